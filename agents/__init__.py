@@ -1,0 +1,1 @@
+"""What agents did: projects, task sets, runs, groups, executions, calls, trees, events."""

@@ -1,0 +1,1 @@
+"""One action per file: permission, change, event, in one transaction."""

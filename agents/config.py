@@ -1,0 +1,163 @@
+"""The one schema of run settings: it serves the launch form, the API, presets and validation (settings.md).
+
+Names are law. A value that does not fit is refused with the field, the value and what is allowed.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+CONFIG_VERSION = 1
+PRESET_DIR = Path(__file__).parent / "presets"
+
+PolicyKind = Literal["elastic", "colocate", "async-barrier", "async-streamed"]
+Role = Literal["main", "main-summary", "sub-agent", "sub-agent-summary"]
+
+
+class BadConfig(ValueError):
+    """Run settings that cannot be used. `problems` maps each field to what is wrong and what is allowed."""
+
+    def __init__(self, problems: dict[str, str]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(f"{name}: {why}" for name, why in problems.items()))
+
+
+class RunConfig(BaseModel):
+    """Complete settings of one run, with the cluster defaults."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task_set: str = Field("quickstart", description="Name of an imported task set, or the path of one.")
+    policy_path: str = Field(
+        "", description="Hugging Face folder of the first weights; empty: the bundled tiny policy."
+    )
+    harness: Literal["reference", "mini-swe-agent"] = Field(
+        "reference", description="The black box that does the task."
+    )
+    launcher: Literal["local"] = Field("local", description="Backend that starts cell agents.")
+
+    policy_kind: PolicyKind = Field("elastic", description="Scheduling policy.")
+    cells: int = Field(8, ge=1, le=64, description="K: cells of the run.")
+    training_cells: int = Field(0, ge=0, description="Fixed split of the async policies; 0: half of the cells.")
+    concurrency_per_cell: int = Field(192, ge=1, description="c: executions a cell in rollout can hold.")
+    max_calls_per_cell: int = Field(384, ge=1, description="Calls beyond it wait in the proxy.")
+    groups_per_batch: int = Field(18, ge=1, description="B")
+    executions_per_group: int = Field(16, ge=1, description="N")
+    steps: int = Field(48, ge=1, description="Optimizer steps.")
+    burst_batches: int = Field(4, ge=1, description="S: batches dispatched at once.")
+    burst_lead: int = Field(
+        0, ge=0, description="Batches of a burst that may be unconsumed when the next one is dispatched."
+    )
+    max_staleness: int = Field(3, ge=0, description="Bound on every trained token, in versions.")
+    max_void_groups: int = Field(8, ge=1, description="Void groups in a row before dispatch pauses.")
+    rho_min: float = Field(0.5, gt=0, le=1, description="Share of B that must be ready before a cell leaves rollout.")
+    supply_hold_s: float = Field(20, ge=0, description="Seconds the supply check must hold.")
+    min_rollout_cells: int = Field(1, ge=0, description="Cells that stay in rollout while executions are owed.")
+    j_max: int = Field(5, ge=1, description="Trajectories per execution.")
+    role_order: tuple[Role, ...] = Field(
+        ("main", "main-summary", "sub-agent", "sub-agent-summary"), description="Highest priority first."
+    )
+    context_tokens: int = Field(262_144, ge=16, description="Training context; longer leaves are not selectable.")
+    policy_context_tokens: int = Field(
+        0, ge=0, description="Longest prompt + reply the policy takes; 0: context_tokens."
+    )
+    tokens_per_micro_step: int = Field(262_144, ge=16)
+    kv_on_update: Literal["recompute", "keep"] = "recompute"
+    packing: Literal["per_trajectory"] = "per_trajectory"
+    temperature: float = Field(1.0, gt=0)
+    top_p: Literal[1.0] = Field(1.0, description="The loss assumes 1.")
+    max_new_tokens: int = Field(32_768, ge=1, description="Per call.")
+    advantage: Literal["group_std", "mean_only", "leave_one_out"] = "group_std"
+    loss: Literal["ppo_clip", "ppo_clip_behaviour", "cispo", "gspo", "reinforce_is"] = "ppo_clip"
+    clip_low: float = Field(0.2, gt=0, lt=1)
+    clip_high: float = Field(0.28, gt=0)
+    tis_cap: float = Field(2.0, gt=0, description="Cap of the truncated importance weight.")
+    learning_rate: float = Field(1e-6, gt=0)
+    betas: tuple[float, float] = (0.9, 0.95)
+    grad_clip: float = Field(1.0, gt=0)
+    malformed_penalty: float = Field(0.0, ge=0, le=1)
+    shuffle_rewards: bool = Field(
+        False, description="Control run: rewards permuted across the batch before advantages."
+    )
+    harness_timeout_s: float = Field(14_400, gt=0)
+    overall_timeout_s: float = Field(16_200, gt=0)
+    evaluation_timeout_s: float = Field(1_800, gt=0)
+    min_votes: int = Field(2, ge=1)
+    reward_key: str = Field("reward", description="Key of reward.json that is trained.")
+    eval_every_steps: int = Field(4, ge=0, description="0: never.")
+    eval_tasks: int = Field(64, ge=0)
+    checkpoint_every_steps: Literal[1] = 1
+    checkpoints_kept: int = Field(3, ge=1)
+    retain_bodies: float = Field(14, ge=0, description="Days the raw request archive is kept.")
+    retain_logs: float = Field(14, ge=0, description="Days that harness and evaluator logs are kept.")
+    seed: int = Field(1, ge=0)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        room, burst = (
+            self.cells * self.concurrency_per_cell,
+            (self.burst_batches * self.groups_per_batch * self.executions_per_group),
+        )
+        if self.burst_batches + self.burst_lead > self.max_staleness + 1:
+            raise ValueError(
+                f"burst_batches + burst_lead is {self.burst_batches + self.burst_lead}, "
+                f"at most max_staleness + 1 = {self.max_staleness + 1} keeps the staleness bound"
+            )
+        if burst > room:
+            raise ValueError(
+                f"a burst is burst_batches x groups_per_batch x executions_per_group = {burst} executions, "
+                f"but cells x concurrency_per_cell hold {room}"
+            )
+        if self.context_tokens > self.tokens_per_micro_step:
+            raise ValueError(
+                f"context_tokens {self.context_tokens} exceeds tokens_per_micro_step {self.tokens_per_micro_step}: "
+                "a trajectory is never split"
+            )
+        if self.min_rollout_cells > self.cells:
+            raise ValueError(f"min_rollout_cells {self.min_rollout_cells} exceeds cells {self.cells}")
+        if self.policy_kind.startswith("async") and self.cells < 2:
+            raise ValueError(f"policy_kind {self.policy_kind} splits the cells and needs at least 2")
+        if self.training_cells >= self.cells:
+            raise ValueError(f"training_cells {self.training_cells} leaves no cell of {self.cells} for rollout")
+        if len(set(self.role_order)) != len(self.role_order):
+            raise ValueError("role_order names a role twice")
+        return self
+
+
+def parse(values: dict[str, Any]) -> RunConfig:
+    """Validate settings. Raises BadConfig with every field that is wrong."""
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        raise BadConfig(_problems(error)) from error
+
+
+def preset_names() -> list[str]:
+    return sorted(p.stem for p in PRESET_DIR.glob("*.toml"))
+
+
+def preset(name: str, **changes: Any) -> RunConfig:
+    """The named preset with `changes` on top. Raises BadConfig for an unknown name or setting."""
+    path = PRESET_DIR / f"{name}.toml"
+    if name not in preset_names():
+        raise BadConfig({"preset": f"{name!r} is unknown; known presets: {', '.join(preset_names())}"})
+    return parse({**tomllib.loads(path.read_text()), **changes})
+
+
+def _problems(error: ValidationError) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for item in error.errors():
+        field = ".".join(str(part) for part in item["loc"]) or "settings"
+        if item["type"] == "extra_forbidden":
+            found[field] = f"unknown setting; known settings: {', '.join(sorted(RunConfig.model_fields))}"
+        else:
+            found[field] = (
+                f"{item['msg'].removeprefix('Value error, ')} (got {item['input']!r:.80})"
+                if field != "settings"
+                else item["msg"].removeprefix("Value error, ")
+            )
+    return found

@@ -1,0 +1,74 @@
+"""The run's event log: a row per change of state, numbered without gaps, and a doorbell after commit."""
+
+import logging
+from enum import StrEnum
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from channels.layers import get_channel_layer
+from django.db import connection, transaction
+
+from agents.models import RunEvent
+
+log = logging.getLogger(__name__)
+
+
+class EventKind(StrEnum):
+    """Names are past participles (settings.md)."""
+
+    RUN_CREATED = "run_created"
+    RUN_STARTED = "run_started"
+    RUN_PAUSED = "run_paused"
+    RUN_RESUMED = "run_resumed"
+    RUN_FINISHED = "run_finished"
+    RUN_FAILED = "run_failed"
+    RUN_STOPPED = "run_stopped"
+    GROUP_DISPATCHED = "group_dispatched"
+    GROUP_READY = "group_ready"
+    GROUP_VOIDED = "group_voided"
+    EXECUTION_DISPATCHED = "execution_dispatched"
+    EXECUTION_LAUNCHED = "execution_launched"
+    EXECUTION_ADOPTED = "execution_adopted"
+    EXECUTION_FINISHED = "execution_finished"
+    EXECUTION_RETRIED = "execution_retried"
+    CALL_RECORDED = "call_recorded"
+    CALL_MOVED = "call_moved"
+    CALL_QUARANTINED = "call_quarantined"
+    DECISION_MADE = "decision_made"
+    ROLE_CHANGE_STARTED = "role_change_started"
+    ROLE_CHANGE_FINISHED = "role_change_finished"
+    CELL_LOST = "cell_lost"
+    CELL_RECOVERED = "cell_recovered"
+    BATCH_OPENED = "batch_opened"
+    MICRO_STEP_CLAIMED = "micro_step_claimed"
+    GRADIENT_HANDED_IN = "gradient_handed_in"
+    BATCH_SEALED = "batch_sealed"
+    STEP_COMMITTED = "step_committed"
+    WEIGHTS_PUBLISHED = "weights_published"
+    EVALUATION_FINISHED = "evaluation_finished"
+    OVERRIDE_SET = "override_set"
+    OVERRIDE_RELEASED = "override_released"
+    ALARM_RAISED = "alarm_raised"
+    ALARM_CLEARED = "alarm_cleared"
+
+
+def record(run_id: int, kind: EventKind, payload: dict[str, Any] | None = None) -> int:
+    """Append an event inside the caller's transaction and ring the doorbell after commit. Returns its seq.
+
+    The run's row is locked until the caller commits, which is what makes `seq` gapless and in commit order.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("UPDATE agents_run SET event_seq = event_seq + 1 WHERE id = %s RETURNING event_seq", [run_id])
+        seq: int = cursor.fetchone()[0]
+        RunEvent.objects.create(run_id=run_id, seq=seq, kind=kind, payload=payload or {})
+    transaction.on_commit(lambda: ring(run_id, seq), robust=True)
+    return seq
+
+
+def ring(run_id: int, seq: int) -> None:
+    """Tell listeners that `seq` exists. A lost ring is harmless: consumers also poll by heartbeat."""
+    layer = get_channel_layer()
+    try:
+        async_to_sync(layer.group_send)(f"run.{run_id}", {"type": "run.event", "run": run_id, "seq": seq})
+    except Exception:
+        log.warning("doorbell for run %s seq %s did not ring", run_id, seq, exc_info=True)

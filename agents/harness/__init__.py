@@ -1,0 +1,1 @@
+"""Harness drivers, their profiles, the sandbox and the task format."""

@@ -1,0 +1,37 @@
+"""What selection drew, with enough to replay it (algorithms.md §7)."""
+
+from django.db import models
+
+from agents.models.executions import Execution
+
+
+class Draw(models.Model):
+    execution = models.ForeignKey(Execution, on_delete=models.CASCADE, related_name="draws")
+    attempt = models.PositiveIntegerField()
+    number = models.PositiveIntegerField()
+    role = models.CharField(max_length=20)
+    candidates = models.JSONField(help_text="[{call, count, probability}, …] in order of call number.")
+    random = models.FloatField()
+    chosen_call = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["execution", "attempt", "number"], name="draw_number_once")]
+
+
+class Trajectory(models.Model):
+    """A drawn leaf. `targets` are the token positions on its path that are trained, as [start, end) runs."""
+
+    execution = models.ForeignKey(Execution, on_delete=models.CASCADE, related_name="trajectories")
+    attempt = models.PositiveIntegerField()
+    number = models.PositiveIntegerField(help_text="Draw that made it; 0 also for the dummy of no-work.")
+    leaf_call = models.PositiveIntegerField(null=True, blank=True)
+    role = models.CharField(max_length=20, blank=True)
+    num_tokens = models.PositiveIntegerField()
+    num_targets = models.PositiveIntegerField()
+    targets = models.JSONField(default=list)
+    batch = models.PositiveIntegerField(null=True, blank=True, help_text="Number of the batch that admitted it.")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["execution", "attempt", "number"], name="trajectory_number_once")
+        ]

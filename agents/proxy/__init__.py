@@ -1,0 +1,1 @@
+"""The recording proxy: a raw ASGI process that never imports Django."""

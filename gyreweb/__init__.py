@@ -1,0 +1,1 @@
+"""Composition root: settings, ASGI, Celery, REST, pages, push, and the supervisor behind `make up`."""

@@ -1,0 +1,1 @@
+"""Cells, their roles, and the decisions that move them between rollout and training."""

@@ -1,0 +1,1 @@
+"""Pure, typed rules: no Django, no I/O; clock and randomness come in as arguments."""

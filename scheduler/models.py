@@ -1,0 +1,153 @@
+"""Cells, bursts, decisions, overrides, evaluations (algorithms.md §9, §10)."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from agents.models import Run
+
+
+class Cell(models.Model):
+    """A set of GPUs with one training layout. `desired_role` is the scheduler's wish, `role` the agent's report."""
+
+    class Role(models.TextChoices):
+        STARTING = "starting"
+        ROLLOUT = "rollout"
+        TRAINING = "training"
+        SWITCHING = "switching"
+        LOST = "lost"
+        STOPPED = "stopped"
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="cells")
+    index = models.PositiveIntegerField()
+    is_core = models.BooleanField(default=False)
+    epoch = models.PositiveIntegerField(default=0, help_text="Raised at every launch; older epochs are fenced.")
+    desired_role = models.CharField(max_length=10, choices=Role, default=Role.ROLLOUT)
+    role = models.CharField(max_length=10, choices=Role, default=Role.STOPPED)
+    phase = models.CharField(max_length=32, blank=True, help_text="Step inside a switch, e.g. drain, pull, load.")
+    weight_version = models.IntegerField(default=-1, help_text="Version verified in the engine; -1 before the first.")
+    weight_hash = models.CharField(max_length=64, blank=True)
+    evaluation = models.PositiveIntegerField(null=True, blank=True, help_text="Reserved for this evaluation number.")
+    engine_url = models.CharField(max_length=200, blank=True)
+    engine_key = models.CharField(max_length=64, blank=True, help_text="Shared secret of the engine's control port.")
+    transfer_address = models.CharField(max_length=200, blank=True)
+    pid = models.IntegerField(null=True, blank=True)
+    num_calls = models.PositiveIntegerField(default=0, help_text="Calls running or waiting in the engine.")
+    num_kv_tokens = models.PositiveBigIntegerField(default=0)
+    tokens_per_s = models.FloatField(default=0.0)
+    heartbeat_at = models.DateTimeField(null=True, blank=True)
+    role_since = models.DateTimeField(null=True, blank=True)
+    error = models.TextField(blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["run", "index"], name="cell_index_once_per_run"),
+            models.UniqueConstraint(fields=["run"], condition=Q(is_core=True), name="one_core_per_run"),
+        ]
+
+    def __str__(self) -> str:
+        return "core" if self.is_core else f"cell {self.index}"
+
+
+class RoleChange(models.Model):
+    class State(models.TextChoices):
+        STARTED = "started"
+        FINISHED = "finished"
+        FAILED = "failed"
+
+    cell = models.ForeignKey(Cell, on_delete=models.CASCADE, related_name="role_changes")
+    epoch = models.PositiveIntegerField()
+    from_role = models.CharField(max_length=10)
+    to_role = models.CharField(max_length=10)
+    state = models.CharField(max_length=8, choices=State, default=State.STARTED)
+    phases = models.JSONField(default=list, help_text="[[phase, seconds], …] in order.")
+    started_at = models.DateTimeField(auto_now_add=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    error = models.TextField(blank=True)
+
+
+class Burst(models.Model):
+    """S·B groups dispatched at once. Its bounds are stored, so later settings cannot change them."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="bursts")
+    number = models.PositiveIntegerField()
+    version = models.PositiveIntegerField(help_text="Weight version at dispatch.")
+    num_batches = models.PositiveIntegerField(help_text="S")
+    groups_per_batch = models.PositiveIntegerField(help_text="B")
+    executions_per_group = models.PositiveIntegerField(help_text="N")
+    max_staleness = models.PositiveIntegerField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "number"], name="burst_number_once_per_run")]
+
+
+class Evaluation(models.Model):
+    """Held-out executions at one weight version, on one reserved cell, outside D, L and F."""
+
+    class State(models.TextChoices):
+        RUNNING = "running"
+        FINISHED = "finished"
+        CANCELLED = "cancelled"
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="evaluations")
+    number = models.PositiveIntegerField()
+    version = models.PositiveIntegerField()
+    state = models.CharField(max_length=10, choices=State, default=State.RUNNING)
+    num_tasks = models.PositiveIntegerField()
+    num_scored = models.PositiveIntegerField(default=0)
+    reward_mean = models.FloatField(null=True, blank=True)
+    by_kind = models.JSONField(default=dict)
+    created_at = models.DateTimeField(auto_now_add=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["run", "number"], name="evaluation_number_once_per_run"),
+            models.UniqueConstraint(fields=["run", "version"], name="one_evaluation_per_version"),
+        ]
+
+
+class Decision(models.Model):
+    """One result of `decide`, also the refusals. `snapshot` replays it; equal repeats are not stored again."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="decisions")
+    number = models.PositiveBigIntegerField()
+    evaluation_number = models.PositiveBigIntegerField(help_text="Decisions of one call of `decide` share it.")
+    kind = models.CharField(max_length=32)
+    cell_index = models.IntegerField(null=True, blank=True)
+    accepted = models.BooleanField(help_text="False: considered and refused; `reason` says why not.")
+    reason_code = models.CharField(max_length=40)
+    reason = models.TextField()
+    params = models.JSONField(default=dict)
+    snapshot = models.JSONField(null=True, blank=True, help_text="On the first decision of an evaluation.")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "number"], name="decision_number_once_per_run")]
+
+
+class Override(models.Model):
+    """A person's word over the scheduler's. Released by hand or at `expires_at`."""
+
+    class Kind(models.TextChoices):
+        PIN = "pin"  # value: role
+        FORBID_SWITCH = "forbid_switch"
+        DRAIN = "drain"
+        HOLD_DISPATCH = "hold_dispatch"
+        SETTING = "setting"  # value: {name, value}
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="overrides")
+    kind = models.CharField(max_length=16, choices=Kind)
+    cell_index = models.IntegerField(null=True, blank=True)
+    value = models.JSONField(default=dict)
+    unsafe = models.BooleanField(default=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
+    reason = models.TextField()
+    row_version = models.PositiveIntegerField(default=1)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    released_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=~Q(reason=""), name="override_has_a_reason")]

@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class TrainersConfig(AppConfig):
+    name = "trainers"
+    default_auto_field = "django.db.models.BigAutoField"

@@ -1,0 +1,1 @@
+"""Cells as seen from the control plane: launcher backends and engine clients."""

@@ -1,0 +1,1 @@
+"""The processes on the GPUs (or CPUs): cell agent, engine, Megatron trainer, transfer."""
