@@ -1,0 +1,77 @@
+"""Launch a run: settings and task set are checked first; nothing exists unless everything fits."""
+
+from typing import Any
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import IntegrityError, transaction
+
+from agents import config as run_config
+from agents import events
+from agents.actions.import_task_set import BadTaskSet, import_task_set
+from agents.models import Project, Run, Task, TaskSet
+
+DEFAULT_PROJECT = "default"
+
+
+def default_project() -> Project:
+    return Project.objects.get_or_create(slug=DEFAULT_PROJECT, defaults={"name": "Default"})[0]
+
+
+def launch_run(
+    *,
+    project: Project,
+    user: AbstractBaseUser | None,
+    preset: str | None = None,
+    settings: dict[str, Any] | None = None,
+    name: str = "",
+    idempotency_key: str = "",
+) -> Run:
+    """Create a queued run; the scheduler starts it when the machine is free.
+
+    `settings` change the preset's (or, without a preset, the cluster defaults). The same `idempotency_key` in the
+    same project returns the run that it made before. Raises BadConfig with the fields that are wrong.
+    """
+    if idempotency_key and (earlier := _earlier(project, idempotency_key)):
+        return earlier
+    config = run_config.preset(preset, **(settings or {})) if preset else run_config.parse(settings or {})
+    try:
+        task_set = import_task_set(config.task_set)
+    except BadTaskSet as error:
+        raise run_config.BadConfig({"task_set": str(error)}) from error
+    _check_tasks(task_set, config)
+    try:
+        with transaction.atomic():
+            run = Run.objects.create(
+                project=project,
+                task_set=task_set,
+                name=name or preset or config.task_set,
+                preset=preset or "",
+                config=config.model_dump(mode="json"),
+                config_version=run_config.CONFIG_VERSION,
+                seed=config.seed,
+                policy_kind=config.policy_kind,
+                idempotency_key=idempotency_key,
+                created_by=user,
+            )
+            events.record(run.pk, events.EventKind.RUN_CREATED, {"name": run.name, "preset": run.preset})
+    except IntegrityError:
+        if idempotency_key and (earlier := _earlier(project, idempotency_key)):
+            return earlier
+        raise
+    return run
+
+
+def _earlier(project: Project, key: str) -> Run | None:
+    return Run.objects.filter(project=project, idempotency_key=key).first()
+
+
+def _check_tasks(task_set: TaskSet, config: run_config.RunConfig) -> None:
+    """Training tasks must exist, and as many held-out ones as an evaluation takes."""
+    problems = {}
+    if not task_set.tasks.filter(split=Task.Split.TRAIN).exists():
+        problems["task_set"] = f"{task_set.name!r} has no training tasks"
+    num_heldout = task_set.tasks.filter(split=Task.Split.HELDOUT).count()
+    if config.eval_every_steps and config.eval_tasks > num_heldout:
+        problems["eval_tasks"] = f"{config.eval_tasks} asked, but task set {task_set.name!r} holds out {num_heldout}"
+    if problems:
+        raise run_config.BadConfig(problems)
