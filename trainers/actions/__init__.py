@@ -1,0 +1,1 @@
+"""One action per file: what the control plane does to the ledger."""

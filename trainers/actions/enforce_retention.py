@@ -1,0 +1,27 @@
+"""Retention of training data: old checkpoints and the payloads of micro-steps whose step is durable."""
+
+import logging
+import shutil
+from pathlib import Path
+
+from django.utils import timezone
+
+from agents.models import Run
+from trainers.models import Batch, Checkpoint, MicroStep
+
+log = logging.getLogger(__name__)
+
+
+def enforce_retention(run: Run) -> int:
+    """Keep the newest `checkpoints_kept` checkpoints and no payload of a stepped batch. Returns checkpoints deleted."""
+    MicroStep.objects.filter(batch__run=run, batch__state=Batch.State.STEPPED).exclude(payload=b"").update(payload=b"")
+    kept = run.config["checkpoints_kept"]
+    surplus = list(Checkpoint.objects.filter(run=run, deleted_at=None).order_by("-version")[kept:])
+    for checkpoint in surplus:
+        shutil.rmtree(Path(checkpoint.path), ignore_errors=True)
+        if Path(checkpoint.path).exists():
+            log.warning("checkpoint %s could not be deleted", checkpoint.path)
+            continue
+        checkpoint.deleted_at = timezone.now()
+        checkpoint.save(update_fields=["deleted_at"])
+    return len(surplus)
