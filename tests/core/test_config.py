@@ -1,0 +1,54 @@
+"""Run settings: one schema, loud refusals."""
+
+import pytest
+
+from agents.config import BadConfig, RunConfig, parse, preset, preset_names
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_is_valid(name: str) -> None:
+    assert preset(name).steps >= 1
+
+
+def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(BadConfig, match="known presets: mini-swe, quickstart, quickstart-shuffled"):
+        preset("quickstrat")
+
+
+def test_an_unknown_setting_is_refused_by_name() -> None:
+    with pytest.raises(BadConfig) as refused:
+        parse({"rho_mim": 0.5})
+    assert "known settings" in refused.value.problems["rho_mim"]
+
+
+def test_every_ill_typed_setting_is_named_at_once() -> None:
+    with pytest.raises(BadConfig) as refused:
+        parse({"cells": "two", "loss": "dpo", "rho_min": 3})
+    assert set(refused.value.problems) == {"cells", "loss", "rho_min"}
+    assert "ppo_clip" in refused.value.problems["loss"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"burst_batches": 3}, "staleness bound"),
+        ({"cells": 1}, "hold 64"),
+        ({"context_tokens": 8192}, "never split"),
+        ({"training_cells": 2}, "no cell of 2"),
+        ({"min_rollout_cells": 3}, "exceeds cells"),
+        ({"policy_kind": "async-barrier", "cells": 1, "burst_batches": 1}, "at least 2"),
+        ({"role_order": ["main", "main"]}, "twice"),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_refused_with_the_reason(changes: dict, why: str) -> None:
+    with pytest.raises(BadConfig, match=why):
+        preset("quickstart", **changes)
+
+
+def test_settings_survive_the_database_round_trip() -> None:
+    config = preset("quickstart")
+    assert RunConfig.model_validate(config.model_dump(mode="json")) == config
+
+
+def test_the_control_preset_differs_from_quickstart_only_in_its_rewards() -> None:
+    assert preset("quickstart-shuffled") == preset("quickstart").model_copy(update={"shuffle_rewards": True})
