@@ -1,0 +1,184 @@
+"""Token arrays as bytes: what one call adds, and what one tree node holds (algorithms.md §2, §3; proxy.md, Recording).
+
+Layout: one byte for the schema, one little-endian uint32 per array for its length, then one zstd frame (level 1) of the
+arrays, 32-bit items byte-shuffled (all first bytes, then all second bytes, …), booleans packed to bits. Nothing here
+is pickled, and a decoder never allocates more than the header announces. No bytes at all stand for empty arrays.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+Int32s = NDArray[np.int32]
+Float32s = NDArray[np.float32]
+Bools = NDArray[np.bool_]
+
+#: Largest array that `unpack` accepts, in items.
+MAX_ITEMS = 1 << 28
+
+_per_thread = threading.local()
+
+
+class CorruptTokens(ValueError):
+    """Bytes that are not a whole record of the expected schema."""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Identifies a record: `code` is its first byte; `dtypes` are `i4`, `f4` or `?`, one per array."""
+
+    code: int
+    dtypes: tuple[str, ...]
+
+
+CALL = Schema(1, ("i4", "i4", "f4"))
+NODE = Schema(2, ("i4", "?", "f4", "i4", "i4"))
+
+
+@dataclass(frozen=True)
+class CallDelta:
+    """What a call adds to its parent's path. With n new input ids and m output ids:
+
+    `new_input_ids` int32[n], `output_ids` int32[m], `output_logprobs` float32[m] (NaN where the engine gave none; such
+    a call is quarantined). The call's full input is the first `prefix_tokens` ids of (parent's full input + parent's
+    output), then `new_input_ids`.
+    """
+
+    new_input_ids: Int32s
+    output_ids: Int32s
+    output_logprobs: Float32s
+
+
+@dataclass(frozen=True)
+class NodeTokens:
+    """The n tokens of one node. Where a token is not sampled its logprob is 0 and its version and sampler are -1.
+
+    `samplers` is the number of the call whose log-probability stands here; it differs from the call that added the node
+    where context became sampled later.
+    """
+
+    ids: Int32s
+    sampled: Bools
+    logprobs: Float32s
+    versions: Int32s
+    samplers: Int32s
+
+
+def encode_call(delta: CallDelta) -> bytes:
+    """Raises ValueError when output ids and log-probabilities differ in number."""
+    if len(delta.output_ids) != len(delta.output_logprobs):
+        raise ValueError(f"{len(delta.output_ids)} output ids with {len(delta.output_logprobs)} log-probabilities")
+    return pack(CALL, (delta.new_input_ids, delta.output_ids, delta.output_logprobs))
+
+
+def decode_call(data: bytes | memoryview) -> CallDelta:
+    """Inverse of `encode_call`. Raises CorruptTokens."""
+    new_input_ids, output_ids, output_logprobs = unpack(CALL, data)
+    if len(output_ids) != len(output_logprobs):
+        raise CorruptTokens("output ids and log-probabilities differ in number")
+    return CallDelta(new_input_ids, output_ids, output_logprobs)
+
+
+def encode_node(node: NodeTokens) -> bytes:
+    """Stores log-probabilities, versions and samplers of sampled tokens only."""
+    if not len(node.ids) == len(node.sampled) == len(node.logprobs) == len(node.versions) == len(node.samplers):
+        raise ValueError("the arrays of a node differ in length")
+    at = node.sampled
+    return pack(NODE, (node.ids, at, node.logprobs[at], node.versions[at], node.samplers[at]))
+
+
+def decode_node(data: bytes | memoryview) -> NodeTokens:
+    """Inverse of `encode_node`. Raises CorruptTokens."""
+    ids, sampled, logprobs, versions, samplers = unpack(NODE, data)
+    count = int(sampled.sum())
+    if len(ids) != len(sampled) or not count == len(logprobs) == len(versions) == len(samplers):
+        raise CorruptTokens("the arrays of a node differ in length")
+    return NodeTokens(
+        ids,
+        sampled,
+        _spread(sampled, logprobs, np.float32(0)),
+        _spread(sampled, versions, np.int32(-1)),
+        _spread(sampled, samplers, np.int32(-1)),
+    )
+
+
+def pack(schema: Schema, arrays: Sequence[NDArray[Any]]) -> bytes:
+    """Encode 1-D arrays as a record of `schema`; `pack(s, unpack(s, b))` round-trips bit for bit, NaNs included."""
+    if len(arrays) != len(schema.dtypes):
+        raise ValueError(f"schema {schema.code} has {len(schema.dtypes)} arrays, got {len(arrays)}")
+    header = struct.pack(f"<B{len(arrays)}I", schema.code, *(len(array) for array in arrays))
+    body = b"".join(_to_bytes(array, dtype) for array, dtype in zip(arrays, schema.dtypes, strict=True))
+    return header + _compressor().compress(body)
+
+
+def unpack(schema: Schema, data: bytes | memoryview) -> list[NDArray[Any]]:
+    """Decode a record of `schema`. Raises CorruptTokens when the bytes are anything else."""
+    if len(data) == 0:
+        return [np.empty(0, dtype) for dtype in schema.dtypes]
+    head = struct.Struct(f"<B{len(schema.dtypes)}I")
+    view = memoryview(data)
+    if len(view) < head.size or view[0] != schema.code:
+        raise CorruptTokens(f"not a record of schema {schema.code}")
+    _, *lengths = head.unpack(view[: head.size])
+    if max(lengths) > MAX_ITEMS:
+        raise CorruptTokens(f"an array of {max(lengths)} items is over the limit of {MAX_ITEMS}")
+    sizes = [_size(length, dtype) for length, dtype in zip(lengths, schema.dtypes, strict=True)]
+    total = sum(sizes)
+    try:
+        if zstandard.frame_content_size(view[head.size :]) != total:
+            raise CorruptTokens("the frame does not hold what the header announces")
+        body = _decompressor().decompress(view[head.size :], allow_extra_data=False) if total else b""
+    except zstandard.ZstdError as error:
+        raise CorruptTokens(str(error)) from error
+    arrays, start = [], 0
+    for length, dtype, size in zip(lengths, schema.dtypes, sizes, strict=True):
+        arrays.append(_from_bytes(body[start : start + size], length, dtype))
+        start += size
+    return arrays
+
+
+def _size(length: int, dtype: str) -> int:
+    return (length + 7) // 8 if dtype == "?" else 4 * length
+
+
+def _to_bytes(array: NDArray[Any], dtype: str) -> bytes:
+    if dtype == "?":
+        return np.packbits(np.asarray(array, np.bool_)).tobytes()
+    items = np.ascontiguousarray(array, f"<{dtype}")
+    return items.view(np.uint8).reshape(-1, 4).T.tobytes()
+
+
+def _from_bytes(data: bytes, length: int, dtype: str) -> NDArray[Any]:
+    raw = np.frombuffer(data, np.uint8)
+    if dtype == "?":
+        return np.unpackbits(raw, count=length).view(np.bool_)
+    return np.ascontiguousarray(raw.reshape(4, length).T).view(f"<{dtype}").reshape(length)
+
+
+def _spread(mask: Bools, values: NDArray[Any], fill: np.float32 | np.int32) -> NDArray[Any]:
+    array = np.full(len(mask), fill)
+    array[mask] = values
+    return array
+
+
+def _compressor() -> zstandard.ZstdCompressor:
+    """One per thread: a compressor must not be used by two threads at once."""
+    found: zstandard.ZstdCompressor | None = getattr(_per_thread, "compressor", None)
+    if found is None:
+        found = _per_thread.compressor = zstandard.ZstdCompressor(level=1)
+    return found
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    found: zstandard.ZstdDecompressor | None = getattr(_per_thread, "decompressor", None)
+    if found is None:
+        found = _per_thread.decompressor = zstandard.ZstdDecompressor()
+    return found
