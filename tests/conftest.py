@@ -1,0 +1,80 @@
+"""Real Postgres and Valkey for every test process, each with its own database and its own GYRE_HOME.
+
+Servers are shared by all test processes of a user and stop with the last one. The environment is set before Django's
+settings are loaded, so child processes that a test starts see the same servers and the same test database.
+"""
+
+import atexit
+import os
+import shutil
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import django
+import psycopg
+import pytest
+from psycopg import sql
+
+from gyreweb import embedded
+
+DATABASE = f"test_gyre_{os.getpid()}"
+
+
+def _private_directory(name: str) -> Path:
+    path = Path(tempfile.gettempdir()) / f"{name}-{os.geteuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    if path.lstat().st_uid != os.geteuid() or path.is_symlink():
+        raise pytest.UsageError(f"{path} belongs to somebody else; set TMPDIR to a directory of your own")
+    return path
+
+
+def _drop_databases_of_dead_processes(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        names = connection.execute(r"SELECT datname FROM pg_database WHERE datname LIKE 'test\_gyre\_%'").fetchall()
+        for (name,) in names:
+            if not Path(f"/proc/{name.removeprefix('test_gyre_')}").exists():
+                drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
+                connection.execute(drop)
+
+
+def _enter_environment() -> None:
+    resources = ExitStack()
+    atexit.register(resources.close)
+    home = Path(tempfile.mkdtemp(prefix="gyre-test-"))
+    resources.callback(shutil.rmtree, home, ignore_errors=True)
+    urls = resources.enter_context(embedded.servers(_private_directory("gyre-test-servers"), scratch=True))
+    _drop_databases_of_dead_processes(urls.database)
+    os.environ |= {
+        "GYRE_HOME": str(home),
+        "DATABASE_URL": urls.database.rsplit("/", 1)[0] + "/" + DATABASE,
+        "REDIS_URL": urls.redis,
+        "GYRE_HTTPS": "0",
+        "DJANGO_SETTINGS_MODULE": "gyreweb.settings",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "HF_HUB_OFFLINE": "1",
+    }
+
+
+_enter_environment()
+django.setup()
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings() -> None:
+    """The test database is the one in DATABASE_URL, not `test_` + its name."""
+    from django.conf import settings
+
+    settings.DATABASES["default"].setdefault("TEST", {})["NAME"] = DATABASE
+
+
+@pytest.fixture(scope="session")
+def gyre_home() -> Path:
+    """This test process's GYRE_HOME."""
+    return Path(os.environ["GYRE_HOME"])
+
+
+@pytest.fixture
+def database_url(transactional_db: None) -> str:
+    """Address of the test database for psycopg and child processes; rows are really committed."""
+    return os.environ["DATABASE_URL"]
