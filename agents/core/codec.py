@@ -104,9 +104,9 @@ def decode_node(data: bytes | memoryview) -> NodeTokens:
     return NodeTokens(
         ids,
         sampled,
-        _spread(sampled, logprobs, np.float32(0)),
-        _spread(sampled, versions, np.int32(-1)),
-        _spread(sampled, samplers, np.int32(-1)),
+        spread(sampled, logprobs, np.float32(0)),
+        spread(sampled, versions, np.int32(-1)),
+        spread(sampled, samplers, np.int32(-1)),
     )
 
 
@@ -145,6 +145,13 @@ def unpack(schema: Schema, data: bytes | memoryview) -> list[NDArray[Any]]:
     return arrays
 
 
+def spread(mask: Bools, values: NDArray[Any], fill: np.float32 | np.int32) -> NDArray[Any]:
+    """An array of the mask's length with `values` where the mask is True and `fill` elsewhere."""
+    array = np.full(len(mask), fill)
+    array[mask] = values
+    return array
+
+
 def _size(length: int, dtype: str) -> int:
     return (length + 7) // 8 if dtype == "?" else 4 * length
 
@@ -161,12 +168,6 @@ def _from_bytes(data: bytes, length: int, dtype: str) -> NDArray[Any]:
     if dtype == "?":
         return np.unpackbits(raw, count=length).view(np.bool_)
     return np.ascontiguousarray(raw.reshape(4, length).T).view(f"<{dtype}").reshape(length)
-
-
-def _spread(mask: Bools, values: NDArray[Any], fill: np.float32 | np.int32) -> NDArray[Any]:
-    array = np.full(len(mask), fill)
-    array[mask] = values
-    return array
 
 
 def _compressor() -> zstandard.ZstdCompressor:
