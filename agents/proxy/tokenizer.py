@@ -1,0 +1,120 @@
+"""A policy folder's tokenizer without transformers: what `renderers` needs, and token ids back to text as they come."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from tokenizers import Tokenizer
+from tokenizers.decoders import DecodeStream
+
+
+class PolicyTokenizer:
+    """Satisfies `renderers.Tokenizer`. It offers no character offsets, so renderers take their cheaper path."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name_or_path = str(folder)
+        self.backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        settings = json.loads((folder / "tokenizer_config.json").read_text())
+        self.unk_token_id = self._special(settings.get("unk_token"))
+        self.eos_token_id = self._special(settings.get("eos_token"))
+        self._byte_level = _byte_level(self.backend)
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        # A batch of one: unlike `encode`, it releases the interpreter lock while it works.
+        [encoding] = self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        return encoding.ids
+
+    def decode(self, token_ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
+        return self.backend.decode(list(token_ids), skip_special_tokens=skip_special_tokens)
+
+    def convert_tokens_to_ids(self, tokens: str | list[str]) -> Any:
+        if isinstance(tokens, str):
+            found = self.backend.token_to_id(tokens)
+            return self.unk_token_id if found is None else found
+        return [self.convert_tokens_to_ids(token) for token in tokens]
+
+    def incremental(self) -> IncrementalDecoder:
+        """A fresh decoder for one reply."""
+        return ByteLevelDecoder(self._byte_level) if self._byte_level else StreamDecoder(self.backend)
+
+    def _special(self, token: str | dict[str, Any] | None) -> int | None:
+        content = token["content"] if isinstance(token, dict) else token
+        return None if content is None else self.backend.token_to_id(content)
+
+
+class IncrementalDecoder(Protocol):
+    """Turns ids into text piece by piece; never gives out half a character."""
+
+    def feed(self, ids: Sequence[int]) -> str: ...
+
+    def flush(self) -> str:
+        """What is left at the end; bytes that never became a character come out as U+FFFD."""
+        ...
+
+
+class ByteLevelDecoder:
+    """For byte-level vocabularies: a table lookup per token. Ids outside the vocabulary have no text."""
+
+    def __init__(self, table: list[bytes]) -> None:
+        self._table = table
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def feed(self, ids: Sequence[int]) -> str:
+        table, size = self._table, len(self._table)
+        return self._utf8.decode(b"".join([table[i] for i in ids if 0 <= i < size]))
+
+    def flush(self) -> str:
+        return self._utf8.decode(b"", final=True)
+
+
+class StreamDecoder:
+    """For every other vocabulary: the tokenizer library's own stream."""
+
+    def __init__(self, backend: Tokenizer) -> None:
+        self._backend = backend
+        self._stream = DecodeStream(skip_special_tokens=False)
+        self._pending: list[int] = []
+
+    def feed(self, ids: Sequence[int]) -> str:
+        pieces: list[str] = []
+        for i in ids:
+            self._pending.append(i)
+            piece = self._stream.step(self._backend, i)
+            if piece is not None:
+                pieces.append(piece)
+                self._pending.clear()
+        return "".join(pieces)
+
+    def flush(self) -> str:
+        rest = self._backend.decode(self._pending, skip_special_tokens=False)
+        self._pending.clear()
+        return rest
+
+
+def _byte_level(backend: Tokenizer) -> list[bytes] | None:
+    """Bytes of every id, when the vocabulary is a byte-level one."""
+    decoder = json.loads(backend.to_str())["decoder"] or {}
+    kinds = [part["type"] for part in decoder.get("decoders", [decoder]) if part]
+    if kinds != ["ByteLevel"]:
+        return None
+    letters = _byte_letters()
+    added = backend.get_added_tokens_decoder()
+    table = [b""] * (max(backend.get_vocab(with_added_tokens=True).values()) + 1)
+    for token, i in backend.get_vocab(with_added_tokens=True).items():
+        if i in added or any(letter not in letters for letter in token):
+            table[i] = token.encode()
+        else:
+            table[i] = bytes(letters[letter] for letter in token)
+    return table
+
+
+def _byte_letters() -> dict[str, int]:
+    """The letter that stands for each byte in byte-level vocabularies (GPT-2's table), inverted."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    letters = {chr(byte): byte for byte in printable}
+    others = (byte for byte in range(256) if byte not in set(printable))
+    return letters | {chr(256 + n): byte for n, byte in enumerate(others)}
