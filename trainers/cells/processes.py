@@ -1,0 +1,95 @@
+"""Forking, naming and ending the processes of a cell. A child dies with its parent, and its group with it."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Ask the kernel to kill this process when its parent ends, also if that happened already."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os._exit(1)
+
+
+def fork_child(title: str, log_path: Path, body: Callable[[], int]) -> int:
+    """Fork `body` into its own process group with standard output and error in `log_path`. Returns the pid."""
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    parent_pid = os.getpid()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        with contextlib.suppress(OSError):
+            os.setpgid(pid, pid)
+        return pid
+    status = 1
+    try:
+        die_with_parent(parent_pid)
+        with contextlib.suppress(OSError):
+            os.setpgid(0, 0)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+        log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((null, 0), (log, 1), (log, 2)):
+            os.dup2(source, target)
+        _name(title)
+        status = body()
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else 1
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _name(title: str) -> None:
+    with contextlib.suppress(ImportError):
+        import setproctitle
+
+        setproctitle.setproctitle(title)
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def signal_group(pid: int, number: signal.Signals) -> None:
+    """Signal the group that `pid` leads, and `pid` itself in case it has not made its group yet."""
+    for send in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            send(pid, number)
+
+
+def wait_until_gone(pid: int, grace_s: float) -> bool:
+    """Reap child `pid` within `grace_s`. False: it still runs."""
+    deadline = time.monotonic() + grace_s
+    while True:
+        try:
+            reaped, _ = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            return not alive(pid)
+        if reaped == pid:
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.02)
