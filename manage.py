@@ -1,16 +1,9 @@
 #!/usr/bin/env python
 """Django's command line for Gyre: `python manage.py help` lists the commands."""
 
-import os
 import sys
 
-
-def main() -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gyreweb.settings")
-    from django.core.management import execute_from_command_line
-
-    execute_from_command_line(sys.argv)
-
+from gyreweb.commandline import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv))

@@ -5,6 +5,13 @@ from pathlib import Path
 
 MIN_FREE_BYTES = 256 * 1024**2
 
+#: Sign in a server's log: what it means.
+REASONS = {
+    "No space left on device": "the disk is full",
+    "Address already in use": "its port is taken by another program",
+    "Permission denied": "it may not open its port or its files",
+}
+
 
 class EmbeddedError(Exception):
     """An embedded server cannot start or has died. The text is meant for a terminal."""
@@ -20,8 +27,12 @@ def require_disk(directory: Path) -> None:
         )
 
 
-def died(name: str, log: Path, lines: int = 12) -> EmbeddedError:
-    """The error for a server that ended during its start, with the end of its log."""
-    tail = log.read_text(errors="replace").splitlines()[-lines:] if log.exists() else []
-    reason = "the disk is full" if any("No space left on device" in line for line in tail) else "it ended at once"
-    return EmbeddedError("\n  ".join([f"{name} did not start: {reason}. Last lines of {log}:", *tail]))
+def died(name: str, log: Path, since: int = 0, lines: int = 12) -> EmbeddedError:
+    """The error for a server that ended during its start, with the end of what it logged after byte `since`."""
+    text = ""
+    if log.exists():
+        with log.open("rb") as file:
+            file.seek(since)
+            text = file.read().decode(errors="replace")
+    reason = next((why for sign, why in REASONS.items() if sign in text), "it ended at once")
+    return EmbeddedError("\n  ".join([f"{name} did not start: {reason}. Its log, {log}:", *text.splitlines()[-lines:]]))

@@ -9,6 +9,8 @@ import os
 import shutil
 import signal
 import subprocess
+import time
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -22,6 +24,11 @@ NAME = "Postgres"
 DATABASE = "gyre"
 USER = "postgres"
 PORT_VARIABLE = "GYRE_PG_PORT"
+#: Above every pid that Linux gives out.
+NO_SUCH_PID = 2**30
+#: Backends that outlive a killed Postgres for a moment; it says so and refuses to start.
+ORPHANS_SIGN = "pre-existing shared memory block"
+ORPHANS_TIMEOUT_S = 20.0
 IN_USER_NAMESPACE = ("unshare", "--user", "--map-user=1000")
 
 #: Sized for a small machine that also trains; commits stay synchronous.
@@ -67,7 +74,7 @@ class Postgres:
     def start(self) -> str:
         """Start the server unless it runs, create the database `gyre` unless it exists, and return its address."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if self.pid() is None:
+        if not process.answers(NAME, self.pid, lambda: _answers(self.url("postgres")), self.log):
             require_disk(self.directory)
             self._check_owner()
             self._create_cluster()
@@ -118,22 +125,40 @@ class Postgres:
             *(["--no-sync"] if self.scratch else []),
         ]
         with self.log.open("ab") as output:
+            log_start = output.tell()
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_environment(), cwd="/"
             )
         if done.returncode:
-            raise died("initdb (Postgres)", self.log)
+            raise died("initdb (Postgres)", self.log, log_start)
         fresh.replace(self.data)
 
     def _launch(self) -> None:
         port = ports.choose(PORT_VARIABLE, self.directory / "port", NAME)
-        # The owner of this pid is gone or is another program: Postgres would refuse a reused pid.
-        self._pid_file.unlink(missing_ok=True)
         settings = {**SETTINGS, **(SCRATCH_SETTINGS if self.scratch else {}), "port": str(port)}
         options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
         command = [*_program("postgres"), "-D", str(self.data), *options]
-        child = process.start(command, self.log, _environment())
-        process.wait_ready(NAME, child, self.log, lambda: _answers(self._url(port, "postgres")))
+        self._disown_reused_pid()
+        deadline = time.monotonic() + ORPHANS_TIMEOUT_S
+        while True:
+            server = process.start(NAME, command, self.log, _environment())
+            try:
+                server.wait_ready(lambda: _answers(self._url(port, "postgres")))
+            except EmbeddedError as error:
+                if ORPHANS_SIGN not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(process.POLL_S)
+            else:
+                return
+
+    def _disown_reused_pid(self) -> None:
+        """Postgres refuses to start while the pid in its pid file is alive, also when another program got that pid.
+
+        Only the pid is replaced: the rest of the file lets Postgres see its own orphans of a kill -9.
+        """
+        with suppress(FileNotFoundError):
+            _, rest = self._pid_file.read_text().split("\n", 1)
+            self._pid_file.write_text(f"{NO_SUCH_PID}\n{rest}")
 
     def _create_database(self) -> None:
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:

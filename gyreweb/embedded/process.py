@@ -2,10 +2,10 @@
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from gyreweb.embedded.errors import EmbeddedError, died
@@ -33,34 +33,62 @@ def runs(pid: int, marker: str) -> bool:
     return marker.encode() in arguments
 
 
-def start(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+@dataclass(frozen=True)
+class Server:
+    """A server process that was just started."""
+
+    name: str
+    pid: int
+    log: Path
+    log_start: int
+
+    def wait_ready(self, ready: Callable[[], bool]) -> None:
+        """Return when `ready()`. Raises EmbeddedError when the process ends first or START_TIMEOUT_S pass."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not ready():
+            if os.waitpid(self.pid, os.WNOHANG) != (0, 0):
+                raise died(self.name, self.log, self.log_start)
+            if time.monotonic() > deadline:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+                raise EmbeddedError(f"{self.name} did not answer within {START_TIMEOUT_S:.0f} s; its log is {self.log}")
+            time.sleep(POLL_S)
+
+
+def start(name: str, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Server:
     """Start a server in its own session, so that Ctrl-C in a terminal does not reach it; output goes to `log`."""
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
         log.replace(log.with_name(log.name + ".1"))
     with log.open("ab") as output:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=dict(environment),
-            cwd="/",
-            start_new_session=True,
-        )
+        log_start = output.tell()
+    # Not subprocess.Popen: the server outlives whoever started it.
+    pid = os.posix_spawnp(
+        command[0],
+        list(command),
+        dict(environment),
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_APPEND, 0),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+    return Server(name, pid, log, log_start)
 
 
-def wait_ready(name: str, child: subprocess.Popen[bytes], log: Path, ready: Callable[[], bool]) -> None:
-    """Return when `ready()`. Raises EmbeddedError when the child ends first or START_TIMEOUT_S pass."""
+def answers(name: str, pid: Callable[[], int | None], ready: Callable[[], bool], log: Path) -> bool:
+    """Whether the server runs and is ready; waits for one that is just starting or ending."""
     deadline = time.monotonic() + START_TIMEOUT_S
-    while not ready():
-        if child.poll() is not None:
-            raise died(name, log)
+    while (running := pid()) is not None:
+        # Its files may be half-written while it starts.
+        with suppress(OSError, IndexError, StopIteration):
+            if ready():
+                return True
         if time.monotonic() > deadline:
-            child.kill()
-            child.wait()
-            raise EmbeddedError(f"{name} did not answer within {START_TIMEOUT_S:.0f} s; its log is {log}")
+            raise EmbeddedError(f"{name} (pid {running}) runs but does not answer; its log is {log}")
         time.sleep(POLL_S)
+    return False
 
 
 def stop(pid: int, marker: str, polite: signal.Signals, timeout_s: float = 30.0) -> None:

@@ -7,6 +7,8 @@ import signal
 from pathlib import Path
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from gyreweb.embedded import ports, process, secret
 from gyreweb.embedded.errors import EmbeddedError, require_disk
@@ -34,12 +36,13 @@ class Valkey:
     def start(self) -> str:
         """Start the server unless it runs, and return its address."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if self.pid() is None:
+        if not process.answers(NAME, self.pid, lambda: _answers(self.url()), self.log):
             require_disk(self.directory)
             (self.directory / "pid").unlink(missing_ok=True)
             self._configure(ports.choose(PORT_VARIABLE, self.directory / "port", NAME))
-            child = process.start([str(_binary()), str(self._config)], self.log, {"LC_ALL": "C.UTF-8"})
-            process.wait_ready(NAME, child, self.log, lambda: _answers(self.url()))
+            command = [str(_binary()), str(self._config)]
+            server = process.start(NAME, command, self.log, {"LC_ALL": "C.UTF-8"})
+            server.wait_ready(lambda: _answers(self.url()))
         return self.url()
 
     def stop(self) -> None:
@@ -81,7 +84,7 @@ def _binary() -> Path:
 
 
 def _answers(url: str) -> bool:
-    client = redis.Redis.from_url(url, socket_connect_timeout=2)
+    client = redis.Redis.from_url(url, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0))
     try:
         return bool(client.ping())
     except (redis.ConnectionError, redis.TimeoutError):

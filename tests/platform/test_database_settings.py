@@ -5,6 +5,8 @@ import os
 import psycopg
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 
 @pytest.mark.django_db
@@ -25,5 +27,5 @@ def test_valkey_answers_with_its_password_only() -> None:
     with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
         assert client.ping()
         port = client.connection_pool.connection_kwargs["port"]
-    with redis.Redis(port=port) as stranger, pytest.raises(redis.AuthenticationError):
+    with redis.Redis(port=port, retry=Retry(NoBackoff(), 0)) as stranger, pytest.raises(redis.AuthenticationError):
         stranger.ping()
