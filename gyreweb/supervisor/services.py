@@ -1,0 +1,114 @@
+"""The processes of a Gyre on one machine, and how to see that each is ready."""
+
+import os
+import socket
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gyreweb import env
+
+LOOPBACK = "127.0.0.1"
+CELERY_QUIETLY = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "INFO")
+#: Celery writes this when it takes messages.
+CELERY_READY = b" ready."
+
+
+@dataclass(frozen=True)
+class Service:
+    """`ready` gets what the process has logged since its start."""
+
+    name: str
+    command: tuple[str, ...]
+    ready: Callable[[bytes], bool]
+
+
+@dataclass(frozen=True)
+class Ports:
+    web: int
+    proxy: int
+
+
+def all_services(home: Path, host: str, ports: Ports) -> list[Service]:
+    """In the order in which they start."""
+    python = sys.executable
+    web = (
+        "-m", "uvicorn", "gyreweb.asgi:application", "--host", host, "--port", str(ports.web),
+        "--no-access-log", "--timeout-graceful-shutdown", "3",
+    )  # fmt: skip
+    return [
+        Service("cellhost", (python, "-m", "trainers.cells.host"), _socket(home / "run" / "cellhost.sock")),
+        Service("web", (python, *web), _http(host, ports.web)),
+        Service("proxy", (python, "-m", "agents.proxy"), _port(LOOPBACK, ports.proxy)),
+        _worker("worker-executions", "executions", threads=160),
+        _worker("worker-control", "evaluation,cells,control", threads=24),
+        Service("scheduler", (python, "manage.py", "run_scheduler"), lambda _log: True),
+    ]
+
+
+def environment(ports: Ports, token_variable: str, token: str) -> dict[str, str]:
+    """What every child gets on top of the supervisor's own environment."""
+    return {
+        **os.environ,
+        token_variable: token,
+        "DJANGO_SETTINGS_MODULE": "gyreweb.settings",
+        "GYRE_HOME": str(env.home()),
+        "GYRE_WEB_PORT": str(ports.web),
+        "GYRE_PROXY_PORT": str(ports.proxy),
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _worker(name: str, queues: str, threads: int) -> Service:
+    command = (
+        sys.executable, "-m", "celery", "-A", "gyreweb.celery", "worker",
+        "--pool", "threads", "--concurrency", str(threads), "--queues", queues, "--hostname", f"{name}@%h",
+        *CELERY_QUIETLY,
+    )  # fmt: skip
+    return Service(name, command, lambda log: CELERY_READY in log)
+
+
+def _port(host: str, port: int) -> Callable[[bytes], bool]:
+    def ready(_log: bytes) -> bool:
+        try:
+            socket.create_connection((host, port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    return ready
+
+
+def _socket(path: Path) -> Callable[[bytes], bool]:
+    def ready(_log: bytes) -> bool:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(1)
+            try:
+                probe.connect(str(path))
+            except OSError:
+                return False
+        return True
+
+    return ready
+
+
+def _http(host: str, port: int) -> Callable[[bytes], bool]:
+    """An answer of any kind will do, except a server error."""
+    reachable = LOOPBACK if host == "0.0.0.0" else host
+
+    def ready(_log: bytes) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{reachable}:{port}/login/", timeout=2):
+                return True
+        except urllib.error.HTTPError as answer:
+            with answer:
+                return answer.code < 500
+        except OSError:
+            return False
+
+    return ready

@@ -1,0 +1,12 @@
+"""What other apps may ask about batches and the micro-step ledger. Reads only."""
+
+from django.db.models import Count
+
+from trainers.models import Batch, MicroStep
+
+
+def counted_micro_steps(run_id: int) -> dict[int, int]:
+    """Cell index → micro-steps of stepped batches that it did."""
+    counted = MicroStep.objects.filter(batch__run=run_id, batch__state=Batch.State.STEPPED, counted_at__isnull=False)
+    rows = counted.order_by().values_list("cell_index").annotate(n=Count("pk"))
+    return {cell_index: n for cell_index, n in rows if cell_index is not None}
