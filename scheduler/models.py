@@ -31,6 +31,9 @@ class Cell(models.Model):
     engine_url = models.CharField(max_length=200, blank=True)
     engine_key = models.CharField(max_length=64, blank=True, help_text="Shared secret of the engine's control port.")
     transfer_address = models.CharField(max_length=200, blank=True)
+    transfer_slots = models.JSONField(
+        default=dict, help_text="Core only: memory where each satellite's epoch writes its gradient sum."
+    )
     pid = models.IntegerField(null=True, blank=True)
     num_calls = models.PositiveIntegerField(default=0, help_text="Calls running or waiting in the engine.")
     num_kv_tokens = models.PositiveBigIntegerField(default=0)

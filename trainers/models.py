@@ -40,7 +40,13 @@ class Batch(models.Model):
 
 
 class HandIn(models.Model):
-    """A gradient sum of one cell, all or nothing, under an idempotent id. The core's own sum is one too."""
+    """A gradient sum of one cell, all or nothing, under an idempotent id. The core's own sums are some too."""
+
+    class State(models.TextChoices):
+        OFFERED = "offered"  # written to the core's slot, not yet verified
+        COUNTED = "counted"  # verified, added, and its micro-steps are counted
+        REFUSED = "refused"  # hash, fence or transfer failed: nothing was added; the cell discards its sum
+        RESET = "reset"  # was counted by a core that is gone; its micro-steps returned to the ledger
 
     batch = models.ForeignKey(Batch, on_delete=models.CASCADE, related_name="hand_ins")
     hand_in_id = models.UUIDField(unique=True)
@@ -48,6 +54,9 @@ class HandIn(models.Model):
     epoch = models.PositiveIntegerField()
     sha256 = models.CharField(max_length=64, blank=True)
     num_micro_steps = models.PositiveIntegerField()
+    state = models.CharField(max_length=8, choices=State, default=State.OFFERED)
+    slot = models.PositiveIntegerField(default=0, help_text="Use of the cell's slot in the core; 0: the core's own.")
+    error = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
 
