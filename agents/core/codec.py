@@ -72,6 +72,12 @@ class NodeTokens:
     samplers: Int32s
 
 
+def empty_node() -> NodeTokens:
+    """A node of no tokens."""
+    integers = np.empty(0, np.int32)
+    return NodeTokens(integers, np.empty(0, np.bool_), np.empty(0, np.float32), integers, integers)
+
+
 def encode_call(delta: CallDelta) -> bytes:
     """Raises ValueError when output ids and log-probabilities differ in number."""
     if len(delta.output_ids) != len(delta.output_logprobs):

@@ -79,7 +79,7 @@ class LossMetrics:
             "clip_fraction": self.num_clipped * share,
             "clip_inert": kind == "ppo_clip",
             "cap_fraction": self.num_capped * share,
-            "logprob_gap_mean": self.logprob_gap_sum * share,
+            "logprob_gap": self.logprob_gap_sum * share,
             "logprob_gap_max": self.logprob_gap_max,
         }
 
