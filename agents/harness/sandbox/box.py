@@ -1,0 +1,252 @@
+"""One sandbox as the sandbox server keeps it: bubblewrap, the child that entered it, its forwarder, its end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from agents.harness.sandbox import bubblewrap
+from agents.harness.sandbox.base import SandboxError
+from agents.harness.sandbox.forwarder import Forwarder
+from agents.harness.sandbox.inside import Program, enter
+from agents.harness.sandbox.stage import Direct, Staged
+
+KILLED = 128 + signal.SIGKILL
+_HIGH = 200
+_NULL = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM)
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class Context:
+    """What all sandboxes of a server share."""
+
+    selector: selectors.BaseSelector
+    stage: Direct | Staged
+    identity: int | None
+    programs: dict[str, Program]
+    report: Callable[[dict[str, object]], None]
+
+
+class Box:
+    """States: bubblewrap starts → it says ready → (a child enters) → something ends → all is killed → reported.
+
+    A spec without a proxy and without a program is its bubblewrap's own command; otherwise bubblewrap only holds the
+    namespaces open and a forked child enters them.
+    """
+
+    def __init__(self, number: int, spec: dict[str, Any], context: Context) -> None:
+        self._number, self._spec, self._context = number, spec, context
+        self._entered = bool(spec["proxy_socket"] or spec["program"])
+        self._stopping = False
+        self._code: int | None = None
+        self._error = ""
+        self._hold: int | None = None
+        self._info = b""
+        self._said = b""
+        self._ready = False
+        self._init_pidfd: int | None = None
+        self._children: dict[int, int] = {}  # pidfd → pid
+        self._outer_pidfd: int | None = None
+        self._open: set[int] = set()  # pipes watched by the selector
+        self._shown: list[str] = []
+        self._channel: socket.socket | None = None
+        self._forwarder: Forwarder | None = None
+
+    def start(self) -> None:
+        try:
+            self._spawn()
+        except (OSError, SandboxError) as error:
+            self._error = str(error)
+            self._finish_if_over()
+
+    def stop(self) -> None:
+        """Kill everything inside. The report follows when the kernel has ended the last process."""
+        self._stopping = True
+        self._kill()
+
+    def retry(self) -> float | None:
+        return self._forwarder.retry() if self._forwarder else None
+
+    # --- bubblewrap
+
+    def _spawn(self) -> None:
+        spec, stage = self._spec, self._context.stage
+        root = stage.show(spec["root"])
+        self._shown.append(root)
+        binds = []
+        for source, dest, writable in spec["binds"]:
+            shown = stage.show(source) if writable else stage.lasting(source)
+            if writable:
+                self._shown.append(shown)
+            binds.append((shown, dest, writable))
+        command = bubblewrap.arguments(spec, root, binds)
+        if self._entered:
+            command += bubblewrap.HOLD
+        else:
+            command += [*bubblewrap.ANNOUNCE, *bubblewrap.limited(spec["command"], spec["limits"])]
+        identity = self._context.identity
+        if identity is not None:
+            command = ["/usr/bin/setpriv", f"--reuid={identity}", f"--regid={identity}", "--clear-groups", *command]
+
+        hold_read, hold_write = os.pipe()
+        info_read, info_write = os.pipe()
+        ready_read, ready_write = os.pipe()
+        output = ready_write if self._entered else self._open_log()
+        stdin = hold_read if self._entered else _NULL
+        targets = {0: stdin, 1: output, 2: output, bubblewrap.INFO_FD: info_write, bubblewrap.READY_FD: ready_write}
+        # By way of high numbers, so that no source is overwritten before it is copied.
+        actions = [(os.POSIX_SPAWN_DUP2, source, _HIGH + target) for target, source in targets.items()]
+        actions += [(os.POSIX_SPAWN_DUP2, _HIGH + target, target) for target in targets]
+        actions += [(os.POSIX_SPAWN_CLOSE, _HIGH + target) for target in targets]
+        environment = {"PATH": _PATH, **spec["env"]}
+        try:
+            pid = os.posix_spawn(command[0], command, environment, file_actions=actions, setsigdef=_DEFAULT_SIGNALS)
+        finally:
+            for number in {hold_read, info_write, ready_write, output}:
+                os.close(number)
+            self._hold = hold_write
+            self._watch_pipe(info_read, self._on_info)
+            self._watch_pipe(ready_read, self._on_ready)
+        self._outer_pidfd = self._watch_child(pid)
+
+    def _open_log(self) -> int:
+        return os.open(self._spec["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+
+    def _watch_pipe(self, number: int, handler: Callable[[bytes], None]) -> None:
+        def on_readable(_who: int, _mask: int) -> None:
+            data = os.read(number, 4096)
+            if not data:
+                self._context.selector.unregister(number)
+                self._open.discard(number)
+                os.close(number)
+            handler(data)
+
+        self._open.add(number)
+        self._context.selector.register(number, selectors.EVENT_READ, on_readable)
+
+    def _watch_child(self, pid: int) -> int:
+        pidfd = os.pidfd_open(pid)
+        self._children[pidfd] = pid
+        self._context.selector.register(pidfd, selectors.EVENT_READ, self._on_child_end)
+        return pidfd
+
+    def _on_info(self, data: bytes) -> None:
+        self._info += data
+        if self._init_pidfd is None and b"}" in self._info:
+            with contextlib.suppress(ProcessLookupError):
+                self._init_pidfd = os.pidfd_open(json.loads(self._info)["child-pid"])
+            if self._stopping:
+                self._kill()
+            self._proceed()
+
+    def _on_ready(self, data: bytes) -> None:
+        self._said = (self._said + data)[:4096]
+        if not self._ready and self._said.startswith(b"ready\n"):
+            self._ready = True
+            self._proceed()
+
+    # --- the process tree
+
+    def _proceed(self) -> None:
+        if not self._ready or self._init_pidfd is None or self._stopping:
+            return
+        info = json.loads(self._info)
+        self._context.report(
+            {"op": "started", "id": self._number, "pid": info["child-pid"], "pid_namespace": info["pid-namespace"]}
+        )
+        if self._entered:
+            try:
+                self._fork_inside()
+            except OSError as error:
+                self._error = str(error)
+                self._kill()
+
+    def _fork_inside(self) -> None:
+        name = self._spec["program"]
+        program = self._context.programs[name] if name else None
+        channel, theirs = socket.socketpair()
+        log_fd = self._open_log()
+        pid = os.fork()
+        if pid == 0:
+            status = 126
+            try:
+                assert self._init_pidfd is not None
+                status = enter(self._spec, self._init_pidfd, log_fd, theirs, self._context.identity, program)
+            except BaseException as error:
+                os.write(log_fd, f"sandbox: {error}\n".encode())
+            finally:
+                # A signal's number does not fit an exit status of its own: shells write 128 + n.
+                os._exit(status if status >= 0 else 128 - status)
+        theirs.close()
+        os.close(log_fd)
+        self._channel = channel
+        self._context.selector.register(channel, selectors.EVENT_READ, self._on_listener)
+        self._watch_child(pid)
+
+    def _on_listener(self, channel: socket.socket, _mask: int) -> None:
+        _, descriptors, _, _ = socket.recv_fds(channel, 64, 1)
+        self._context.selector.unregister(channel)
+        channel.close()
+        self._channel = None
+        if descriptors:
+            listener = socket.socket(fileno=descriptors[0])
+            self._forwarder = Forwarder(listener, self._spec["proxy_socket"], self._context.selector)
+
+    # --- the end
+
+    def _on_child_end(self, pidfd: int, _mask: int) -> None:
+        self._context.selector.unregister(pidfd)
+        os.close(pidfd)
+        code = os.waitstatus_to_exitcode(os.waitpid(self._children.pop(pidfd), 0)[1])
+        if pidfd == self._outer_pidfd:
+            self._outer_pidfd = None
+            if not self._entered:
+                self._code = code
+        else:
+            self._code = code
+        self._kill()
+        self._finish_if_over()
+
+    def _kill(self) -> None:
+        """The death of the first process of a PID namespace is the death of all."""
+        for pidfd in (self._init_pidfd, self._outer_pidfd):
+            if pidfd is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                return
+
+    def _finish_if_over(self) -> None:
+        if self._children:
+            return
+        selector = self._context.selector
+        for number in (*self._open,):
+            selector.unregister(number)
+            if not self._ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.set_blocking(number, False)
+                    self._said += os.read(number, 4096)
+            os.close(number)
+        if self._channel:
+            selector.unregister(self._channel)
+            self._channel.close()
+        for number in (self._hold, self._init_pidfd):
+            if number is not None:
+                os.close(number)
+        if self._forwarder:
+            self._forwarder.close()
+        for shown in self._shown:
+            self._context.stage.hide(shown)
+        if self._code is not None or (self._ready and not self._error):
+            self._context.report({"op": "exited", "id": self._number, "code": KILLED if self._code is None else self._code})
+        else:
+            said = self._said.decode(errors="replace").strip()
+            self._context.report({"op": "failed", "id": self._number, "error": self._error or said or "no message"})

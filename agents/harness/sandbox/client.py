@@ -1,0 +1,152 @@
+"""The worker's side of the sandbox server: threads start sandboxes, wait for their end, and stop them."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agents.harness.sandbox.base import Exit, ExitCause, SandboxError, SandboxSpec
+
+_MESSAGE_BYTES = 1 << 18
+_REPO = Path(__file__).resolve().parents[3]
+#: What the server may know of its surroundings. Everything else, secrets above all, stays outside.
+_PASSED_ON = ("HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "GYRE_SANDBOX_UID", "LITELLM_LOCAL_MODEL_COST_MAP")
+
+
+@dataclass
+class Sandbox:
+    """A started sandbox. `pid` is its first process as the host sees it."""
+
+    number: int
+    spec: SandboxSpec
+    pid: int = 0
+    pid_namespace: int = 0
+    stopped_by: ExitCause | None = None
+    _started: threading.Event = field(default_factory=threading.Event)
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _code: int = 0
+    _error: str | None = None
+
+    def wait_started(self, timeout_s: float) -> None:
+        """Raises SandboxError when the sandbox could not be made."""
+        if not self._started.wait(timeout_s):
+            raise SandboxError("sandbox-failed", f"the sandbox did not start within {timeout_s:g} s")
+        if self._error is not None:
+            raise SandboxError("sandbox-failed", self._error)
+
+    def wait(self, timeout_s: float | None) -> Exit | None:
+        """How it ended, or None while it runs. Raises SandboxError when it could not be made or was lost."""
+        if not self._ended.wait(timeout_s):
+            return None
+        if self._error is not None:
+            raise SandboxError("sandbox-failed" if not self.pid else "sandbox-lost", self._error)
+        return Exit(self._code, self.stopped_by or "exited")
+
+    def report(self, message: dict[str, Any]) -> None:
+        match message["op"]:
+            case "started":
+                self.pid, self.pid_namespace = message["pid"], message["pid_namespace"]
+            case "exited":
+                self._code = message["code"]
+                self._ended.set()
+            case "failed":
+                self._error = message["error"]
+                self._ended.set()
+        self._started.set()
+
+
+class SandboxServer:
+    """Starts the server process when it is first needed, and again when it has died."""
+
+    def __init__(self, programs: dict[str, str] | None = None) -> None:
+        self._programs = programs or {}
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._sandboxes: dict[int, Sandbox] = {}
+        self._control: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def sandboxes(self) -> list[Sandbox]:
+        with self._lock:
+            return list(self._sandboxes.values())
+
+    def start(self, spec: SandboxSpec) -> Sandbox:
+        sandbox = Sandbox(next(self._numbers), spec)
+        message = json.dumps({"op": "start", "id": sandbox.number, **spec.message()}).encode()
+        if len(message) > _MESSAGE_BYTES:
+            raise SandboxError("sandbox-failed", "the command and environment of the sandbox exceed 256 KiB")
+        with self._lock:
+            control = self._control or self._launch()
+            self._sandboxes[sandbox.number] = sandbox
+            try:
+                control.send(message)
+            except OSError as error:
+                del self._sandboxes[sandbox.number]
+                raise SandboxError("sandbox-failed", f"the sandbox server is gone: {error}") from error
+        return sandbox
+
+    def stop(self, sandbox: Sandbox, cause: ExitCause = "killed") -> None:
+        """Kill everything in the sandbox; its `wait` returns when that is done."""
+        with self._lock:
+            if sandbox.number not in self._sandboxes or self._control is None:
+                return
+            sandbox.stopped_by = sandbox.stopped_by or cause
+            self._control.send(json.dumps({"op": "stop", "id": sandbox.number}).encode())
+
+    def close(self) -> None:
+        """End the server and every sandbox."""
+        with self._lock:
+            process, control = self._process, self._control
+            self._process = self._control = None
+        if control:
+            control.shutdown(socket.SHUT_RDWR)
+        if process:
+            process.wait()
+
+    def _launch(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-m", "agents.harness.sandbox.server", "--control-fd", str(theirs.fileno())]
+        for name, target in self._programs.items():
+            command += ["--program", f"{name}={target}"]
+        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        environment |= {"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": str(_REPO)}
+        self._process = subprocess.Popen(
+            command, env=environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        theirs.close()
+        self._control = ours
+        threading.Thread(target=self._listen, args=(ours,), name="sandbox-reports", daemon=True).start()
+        atexit.register(self.close)
+        return ours
+
+    def _listen(self, control: socket.socket) -> None:
+        while True:
+            try:
+                raw = control.recv(_MESSAGE_BYTES)
+            except OSError:
+                raw = b""
+            if not raw:
+                break
+            message = json.loads(raw)
+            with self._lock:
+                sandbox = self._sandboxes[message["id"]]
+                if message["op"] != "started":
+                    del self._sandboxes[message["id"]]
+            sandbox.report(message)
+        with self._lock:
+            if self._control is control:
+                self._control = None
+            lost, self._sandboxes = self._sandboxes, {}
+        control.close()
+        for sandbox in lost.values():
+            sandbox.report({"op": "failed", "error": "the sandbox server died"})
