@@ -1,0 +1,1 @@
+"""Bundled task sets and the scripts that generate them."""

@@ -1,0 +1,1 @@
+"""The tiny policy of the quickstart preset: how it is built, warmed up and exported."""
