@@ -72,6 +72,9 @@ class Execution(models.Model):
     reward = models.FloatField(null=True, blank=True)
     training_reward = models.FloatField(null=True, blank=True)
     advantage = models.FloatField(null=True, blank=True, help_text="Set at admission.")
+    exclusions = models.JSONField(
+        default=list, help_text="[[call, reason], …]: calls that selection passed over at admission."
+    )
     num_malformed_calls = models.PositiveIntegerField(default=0)
     hit_turn_limit = models.BooleanField(default=False)
     timed_out = models.BooleanField(default=False)
