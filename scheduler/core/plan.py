@@ -1,0 +1,96 @@
+"""One evaluation of `decide` while it is being made: the snapshot, and what was decided so far on top of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.core.decisions import Decision, Kind
+from scheduler.core.overrides import Orders
+from scheduler.core.settings import Settings
+from scheduler.core.snapshot import LOST, ROLLOUT, STARTING, STOPPED, SWITCHING, TRAINING, Cell, Snapshot
+
+
+@dataclass
+class Plan:
+    """Reads like the world after the decisions made so far. Only `decide` and its rules write to it."""
+
+    snapshot: Snapshot
+    now_s: float
+    settings: Settings
+    orders: Orders
+    decisions: list[Decision] = field(default_factory=list)
+    num_dispatched: int = 0
+    num_admitted: int = 0  # groups admitted to the batch in progress by this evaluation
+    batch_burst: int | None = None  # burst of the batch in progress, also of one just opened
+    evaluation_starts: bool = False
+    _desired: dict[int, str] = field(default_factory=dict)
+    _reserved: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def start(cls, snapshot: Snapshot, now_s: float) -> Plan:
+        orders = Orders.of(snapshot, now_s)
+        plan = cls(snapshot=snapshot, now_s=now_s, settings=orders.settings, orders=orders)
+        plan.batch_burst = snapshot.batch.burst if snapshot.batch is not None else None
+        return plan
+
+    # What holds now
+
+    @property
+    def waterlevel(self) -> int:
+        return self.snapshot.counters.waterlevel + self.num_dispatched
+
+    @property
+    def core(self) -> Cell | None:
+        return next((cell for cell in self.snapshot.cells if cell.is_core), None)
+
+    def desired(self, cell: Cell) -> str:
+        return self._desired.get(cell.index, cell.desired_role)
+
+    def evaluation_of(self, cell: Cell) -> int | None:
+        return self._reserved.get(cell.index, cell.evaluation)
+
+    def serving(self) -> list[Cell]:
+        """R: cells whose rollout role is confirmed, that stay, and that no evaluation has reserved."""
+        return [
+            cell
+            for cell in self.snapshot.cells
+            if cell.role == ROLLOUT and self.desired(cell) == ROLLOUT and self.evaluation_of(cell) is None
+        ]
+
+    def coming(self) -> list[Cell]:
+        """R and the cells on their way to it."""
+        return [
+            cell
+            for cell in self.snapshot.cells
+            if cell.role in (ROLLOUT, TRAINING, SWITCHING, STARTING)
+            and self.desired(cell) == ROLLOUT
+            and self.evaluation_of(cell) is None
+        ]
+
+    def training(self) -> list[Cell]:
+        """Cells in training or on their way to it."""
+        return [
+            cell
+            for cell in self.snapshot.cells
+            if self.desired(cell) == TRAINING and cell.role not in (LOST, STOPPED, STARTING)
+        ]
+
+    # Decisions
+
+    def switch(self, cell: Cell, role: str) -> None:
+        self._desired[cell.index] = role
+
+    def reserve(self, cell: Cell, evaluation: int) -> None:
+        self._reserved[cell.index] = evaluation
+
+    def accept(self, kind: Kind, code: str, reason: str, cell: Cell | None = None, **params: Any) -> None:
+        self.decisions.append(Decision(kind, True, code, reason, None if cell is None else cell.index, params))
+
+    def refuse(self, kind: Kind, code: str, reason: str, cell: Cell | None = None, **params: Any) -> None:
+        self.decisions.append(Decision(kind, False, code, reason, None if cell is None else cell.index, params))
+
+
+def called(cell: Cell) -> str:
+    """How sentences name a cell."""
+    return "the core" if cell.is_core else f"cell {cell.index}"

@@ -1,0 +1,20 @@
+"""Policies by name: one registry for live runs and simulator (algorithms.md §9)."""
+
+from scheduler.core.policies.async_split import AsyncBarrier, AsyncStreamed
+from scheduler.core.policies.base import Policy
+from scheduler.core.policies.colocate import Colocate
+from scheduler.core.policies.elastic import Elastic
+
+REGISTRY: dict[str, Policy] = {
+    policy.kind: policy for policy in (Elastic(), Colocate(), AsyncBarrier(), AsyncStreamed())
+}
+
+
+def policy_of(kind: str) -> Policy:
+    """The policy called `kind`. Raises KeyError with the known names."""
+    if kind not in REGISTRY:
+        raise KeyError(f"policy_kind {kind!r} is unknown; known: {', '.join(sorted(REGISTRY))}")
+    return REGISTRY[kind]
+
+
+__all__ = ["REGISTRY", "Policy", "policy_of"]

@@ -1,0 +1,174 @@
+"""The elastic policy of algorithms.md §9: cells follow the waterlevel between rollout and training."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from scheduler.core import bursts, evaluations
+from scheduler.core.decisions import Kind
+from scheduler.core.moves import come_back, in_training, leave, stays_because
+from scheduler.core.plan import Plan, called
+from scheduler.core.policies.base import Policy
+from scheduler.core.safety import rollout_short
+from scheduler.core.snapshot import Burst, Cell
+from scheduler.core.supply import UNMEASURED_SWITCH_S, num_micro_steps_to_do, supply, work_to_do_s
+
+
+class Elastic(Policy):
+    kind: ClassVar[str] = "elastic"
+
+    def move_cells(self, plan: Plan) -> None:
+        _fill_rollout(plan)
+        for cell in in_training(plan):
+            if cell.is_core:
+                _core_after_step(plan, cell)
+            else:
+                _satellite_in_training(plan, cell)
+        core = plan.core
+        if core is not None and core in plan.serving():
+            _core_leaves(plan, core)
+        # The satellite with the least work to move goes first: fewest active calls, then least KV.
+        for cell in sorted(plan.serving(), key=lambda c: (c.num_calls, c.num_kv_tokens, c.index)):
+            if not cell.is_core:
+                _satellite_joins(plan, cell)
+
+    def not_yet(self, plan: Plan, burst: Burst) -> str:
+        found = supply(burst, plan.settings)
+        return "" if found.there else f"{found.num_ready} of {found.num_needed} groups are ready"
+
+
+def _fill_rollout(plan: Plan) -> None:
+    """Any training cell, the core last, returns while W > |R| * c. A core that returns parks its gradient sum."""
+    concurrency = plan.settings.concurrency_per_cell
+    for cell in sorted(in_training(plan), key=lambda c: (c.is_core, c.num_uncounted, c.index)):
+        num_coming = len(plan.coming())
+        if not rollout_short(num_coming, concurrency, plan.waterlevel):
+            return
+        come_back(plan, cell, "rollout_short", f"W {plan.waterlevel} > {num_coming} x {concurrency}")
+
+
+def _core_after_step(plan: Plan, core: Cell) -> None:
+    """Without a batch the core stays only if the next one can open (or an evaluation must come first)."""
+    snapshot, burst = plan.snapshot, bursts.current(plan.snapshot)
+    if snapshot.batch is not None or snapshot.version >= plan.settings.steps:
+        return
+    found = supply(burst, plan.settings)
+    if found.there:
+        return
+    pin = plan.orders.pin(core)
+    if pin is None or pin.role != core.role:
+        come_back(plan, core, "supply_short", f"{found.num_ready} of {found.num_needed} groups are ready")
+
+
+def _core_leaves(plan: Plan, core: Cell) -> None:
+    snapshot = plan.snapshot
+    if snapshot.version >= plan.settings.steps:
+        return
+    if evaluations.pending(plan):
+        plan.refuse(
+            Kind.LEAVE_ROLLOUT,
+            "evaluation_first",
+            f"the core stays in rollout: version {snapshot.version} must be evaluated first",
+            core,
+        )
+        return
+    if snapshot.batch is not None:
+        _core_resumes(plan, core)
+        return
+    found = supply(bursts.current(snapshot), plan.settings)
+    ready = f"{found.num_ready} of {found.num_needed} groups are ready"
+    held_s, needed_s = found.held_s(plan.now_s), plan.settings.supply_hold_s
+    short = stays_because(plan)
+    if not found.there:
+        numbers = ready if short is None else f"{short[1]}; {ready}"
+        code = "supply_short" if short is None else short[0]
+        plan.refuse(Kind.LEAVE_ROLLOUT, code, f"the core stays in rollout: {numbers}", core)
+    elif held_s < needed_s and short is None:
+        plan.refuse(
+            Kind.LEAVE_ROLLOUT,
+            "supply_not_held",
+            f"the core stays in rollout: {ready} for {held_s:.1f} s of {needed_s:g} s",
+            core,
+        )
+    else:
+        leave(plan, core, "supply", f"{found.num_ready} groups ready, {found.num_needed} needed, for {held_s:.1f} s")
+
+
+def _core_resumes(plan: Plan, core: Cell) -> None:
+    """A core that had parked its gradient sum goes back when its batch has something to do."""
+    batch, burst = plan.snapshot.batch, bursts.current(plan.snapshot)
+    assert batch is not None
+    num_ready = 0 if burst is None else len(burst.ready)
+    if batch.sealed or batch.num_unclaimed or num_ready or burst is None or burst.num_unfinished == 0:
+        state = "sealed" if batch.sealed else f"open with {batch.num_unclaimed} unclaimed micro-steps"
+        leave(plan, core, "batch_in_progress", f"batch {batch.number} is {state}, {num_ready} groups ready")
+    else:
+        plan.refuse(
+            Kind.LEAVE_ROLLOUT,
+            "no_work",
+            f"the core stays in rollout: batch {batch.number} waits for {burst.num_unfinished} unfinished groups",
+            core,
+        )
+
+
+def _satellite_joins(plan: Plan, cell: Cell) -> None:
+    """Join when the work that is there outlasts this cell's measured switch."""
+    core = plan.core
+    if core is None or core not in plan.training():
+        plan.refuse(Kind.LEAVE_ROLLOUT, "core_first", f"{called(cell)} stays in rollout: the core does not train", cell)
+        return
+    worth, numbers = _worth_joining(plan, cell, len(plan.training()))
+    if worth:
+        leave(plan, cell, "join", numbers)
+        return
+    short = stays_because(plan)
+    plan.refuse(
+        Kind.LEAVE_ROLLOUT,
+        "no_work" if short is None else short[0],
+        f"{called(cell)} stays in rollout: {numbers if short is None else f'{short[1]}; {numbers}'}",
+        cell,
+    )
+
+
+def _worth_joining(plan: Plan, cell: Cell, num_trainers: int) -> tuple[bool, str]:
+    todo = num_micro_steps_to_do(plan.snapshot)
+    work_s = work_to_do_s(plan.snapshot, num_trainers)
+    if todo <= 0:
+        return False, "no micro-step is unclaimed and no group ready"
+    if work_s is None or cell.to_training_s is None:
+        return True, f"{todo:.0f} micro-steps to do, switch not measured yet"
+    sign = ">" if work_s > cell.to_training_s else "<="
+    return (
+        work_s > cell.to_training_s,
+        f"{todo:.0f} micro-steps are {work_s:.2f} s of work {sign} {cell.to_training_s:.2f} s for a switch",
+    )
+
+
+def _satellite_in_training(plan: Plan, cell: Cell) -> None:
+    """Return when the batch is sealed and claimed, or after idling longer than a switch; stay for ready groups."""
+    batch = plan.snapshot.batch
+    if batch is not None and batch.num_unclaimed:
+        return
+    num_others = max(1, len(plan.training()) - 1)
+    worth, numbers = _worth_joining(plan, cell, num_others)
+    core = plan.core
+    core_trains = core is not None and core in plan.training()
+    if worth and (core_trains or batch is not None):
+        plan.refuse(Kind.RETURN_TO_ROLLOUT, "more_work", f"{called(cell)} stays in training: {numbers}", cell)
+        return
+    if batch is None or batch.sealed:
+        what = "no batch is open" if batch is None else f"batch {batch.number} is sealed and claimed"
+        come_back(plan, cell, "claimed", f"{what}; {numbers}")
+        return
+    switch_s = cell.to_training_s if cell.to_training_s is not None else UNMEASURED_SWITCH_S
+    limit_s = switch_s + (plan.snapshot.work.micro_step_s or 0.0)
+    idle_s = max(0.0, plan.now_s - max(cell.role_since_s or 0.0, cell.last_claim_s or 0.0))
+    if idle_s > limit_s:
+        come_back(plan, cell, "idle", f"idle for {idle_s:.1f} s, longer than a switch of {limit_s:.1f} s")
+    else:
+        plan.refuse(
+            Kind.RETURN_TO_ROLLOUT,
+            "waits_for_groups",
+            f"{called(cell)} stays in training: idle for {idle_s:.1f} s of {limit_s:.1f} s",
+            cell,
+        )
