@@ -71,7 +71,7 @@ def scripted_model(script: Script) -> Iterator[ScriptedModel]:
             return
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     model.base_url = f"http://127.0.0.1:{server.server_port}/v1"
     try:
