@@ -1,6 +1,7 @@
 """The run's event log: a row per change of state, numbered without gaps, and a doorbell after commit."""
 
 import logging
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -57,12 +58,23 @@ def record(run_id: int, kind: EventKind, payload: dict[str, Any] | None = None) 
 
     The run's row is locked until the caller commits, which is what makes `seq` gapless and in commit order.
     """
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("UPDATE agents_run SET event_seq = event_seq + 1 WHERE id = %s RETURNING event_seq", [run_id])
-        seq: int = cursor.fetchone()[0]
-        RunEvent.objects.create(run_id=run_id, seq=seq, kind=kind, payload=payload or {})
-    transaction.on_commit(lambda: ring(run_id, seq), robust=True)
-    return seq
+    return record_all(run_id, [(kind, payload or {})])
+
+
+def record_all(run_id: int, entries: Sequence[tuple[EventKind, dict[str, Any]]]) -> int:
+    """Append several events at once, as `record` does for one. Returns the seq of the last."""
+    with transaction.atomic(savepoint=False), connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE agents_run SET event_seq = event_seq + %s WHERE id = %s RETURNING event_seq", [len(entries), run_id]
+        )
+        last: int = cursor.fetchone()[0]
+        first = last - len(entries) + 1
+        RunEvent.objects.bulk_create(
+            RunEvent(run_id=run_id, seq=first + index, kind=kind, payload=payload)
+            for index, (kind, payload) in enumerate(entries)
+        )
+    transaction.on_commit(lambda: ring(run_id, last), robust=True)
+    return last
 
 
 def ring(run_id: int, seq: int) -> None:

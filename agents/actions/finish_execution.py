@@ -1,0 +1,140 @@
+"""Close an attempt: verdict, outcome, reward, tree, counters, group, events, in one transaction (algorithms.md §5).
+
+It happens once per execution: whoever comes for an attempt that is over, or has been superseded, changes nothing.
+Rows are locked in the order execution, group, run.
+"""
+
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from agents import events
+from agents.actions.close_group import examine_group, write_closing
+from agents.core import outcome
+from agents.core.codec import encode_node
+from agents.core.fold import Folded, fold
+from agents.core.outcome import HarnessEnd, Outcome, Result, Verdict
+from agents.models import Assessment, Execution, Group, Node, Run
+from agents.recorded import calls_of
+
+LIVE = (Execution.State.RUNNING, Execution.State.EVALUATING)
+
+#: What finishing writes; other columns belong to the worker and the proxy.
+WRITTEN = (
+    "state", "outcome", "reason_code", "reason", "reward", "training_reward", "num_malformed_calls", "hit_turn_limit",
+    "timed_out", "harness_exit", "finished_at", "key_hash", "lease_owner", "lease_expires_at", "num_calls",
+    "num_unique_tokens", "num_sampled_tokens", "num_total_tokens", "num_false_forks", "min_version", "max_version",
+)  # fmt: skip
+
+
+def finish_execution(execution_id: int, attempt: int, verdict: Verdict, end: HarnessEnd) -> bool:
+    """Write the result of an attempt. False when the attempt is not the live one: then nothing is written.
+
+    Raises ValueError for a verdict that contradicts itself (agents.core.outcome.judge).
+    """
+    with transaction.atomic():
+        execution = (
+            Execution.objects.select_for_update(of=("self",))
+            .select_related("group", "run")
+            .filter(pk=execution_id, attempt=attempt, state__in=LIVE)
+            .first()
+        )
+        if execution is None:
+            return False
+        calls = calls_of(execution)
+        folded = fold(call.recorded for call in calls)
+        result = outcome.judge(verdict, end, sum(call.recorded.acknowledged for call in calls))
+        _write_assessment(execution, verdict, result)
+        _write_nodes(execution, folded)
+        _describe_tree(execution, folded)
+        execution.num_false_forks = sum(call.false_fork for call in calls)
+        _close(execution, result, end)
+        execution.save(update_fields=WRITTEN)
+        closing = examine_group(execution.group_id)
+        entries = [(events.EventKind.EXECUTION_FINISHED, _event(execution))]
+        if closing is not None and closing.event is not None:
+            entries.append(closing.event)
+        if execution.group.kind == Group.Kind.TRAINING:
+            Run.objects.filter(pk=execution.run_id).update(finished=F("finished") + 1)
+        seq = events.record_all(execution.run_id, entries)
+        if closing is not None:
+            write_closing(closing, seq if closing.event else None)
+    return True
+
+
+def _write_assessment(execution: Execution, verdict: Verdict, result: Result) -> None:
+    status = {Outcome.NO_WORK: Assessment.Status.NO_WORK, Outcome.UNRESOLVED: Assessment.Status.UNRESOLVED}
+    Assessment.objects.create(
+        execution=execution,
+        attempt=execution.attempt,
+        status=status.get(result.outcome, Assessment.Status.SCORED),
+        reason_code=result.reason_code,
+        reason=result.reason,
+        value=result.reward,
+        rewards=dict(verdict.rewards),
+        flags=list(verdict.flags),
+        exit_code=verdict.exit_code,
+        log=verdict.log,
+        duration_s=verdict.duration_s,
+    )
+
+
+def _write_nodes(execution: Execution, folded: Folded) -> None:
+    numbers = {node: number for number, node in enumerate(folded.tree.nodes())}
+    Node.objects.bulk_create(
+        Node(
+            execution=execution,
+            attempt=execution.attempt,
+            number=number,
+            parent_number=numbers.get(node.parent),
+            depth=node.depth,
+            num_tokens=len(node.ids),
+            num_sampled=node.num_sampled,
+            call_number=node.call,
+            role=folded.facts[node.call].role,
+            tokens=encode_node(node.tokens()),
+        )
+        for node, number in numbers.items()
+    )
+
+
+def _describe_tree(execution: Execution, folded: Folded) -> None:
+    """Figures of the tree (algorithms.md §3)."""
+    tree = folded.tree
+    execution.num_calls = len(tree.ends) + len(folded.unusable)
+    execution.num_total_tokens = sum(end.length for end in tree.ends.values())
+    execution.num_unique_tokens = tree.num_tokens
+    execution.num_sampled_tokens = sum(node.num_sampled for node in tree.nodes())
+    versions = [node.versions[node.sampled] for node in tree.nodes()]
+    sampled = [part for part in versions if len(part)]
+    execution.min_version = min((int(part.min()) for part in sampled), default=None)
+    execution.max_version = max((int(part.max()) for part in sampled), default=None)
+
+
+def _close(execution: Execution, result: Result, end: HarnessEnd) -> None:
+    execution.state = Execution.State.FINISHED
+    execution.outcome, execution.reason_code, execution.reason = result.outcome, result.reason_code, result.reason
+    execution.reward = result.reward
+    if result.reward is not None:
+        penalty = execution.run.config["malformed_penalty"]
+        execution.training_reward = outcome.training_reward(result.reward, end, penalty)
+    execution.num_malformed_calls, execution.hit_turn_limit = end.num_malformed_calls, end.hit_turn_limit
+    execution.timed_out, execution.harness_exit = end.timeout is not None, end.exit_code
+    execution.finished_at = timezone.now()
+    execution.key_hash, execution.lease_owner, execution.lease_expires_at = None, "", None
+
+
+def _event(execution: Execution) -> dict[str, Any]:
+    return {
+        "execution": execution.pk,
+        "attempt": execution.attempt,
+        "group": execution.group_id,
+        "kind": execution.group.kind,
+        "outcome": execution.outcome,
+        "reason_code": execution.reason_code,
+        "reward": execution.reward,
+        "num_calls": execution.num_calls,
+        "num_unique_tokens": execution.num_unique_tokens,
+    }
