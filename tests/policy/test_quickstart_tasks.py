@@ -45,7 +45,19 @@ def _in_sandbox(script: str, mounts: dict[str, Path]) -> None:
     binds = [part for target, source in mounts.items() for part in ("--bind", str(source), target)]
     system = ["--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib"]
     lib64 = ["--symlink", "usr/lib64", "/lib64"] if Path("/usr/lib64").exists() else []
-    command = ["bwrap", *system, *lib64, "--dev", "/dev", *binds, "--unshare-all", "--chdir", "/app", "/bin/bash", script]
+    command = [
+        "bwrap",
+        *system,
+        *lib64,
+        "--dev",
+        "/dev",
+        *binds,
+        "--unshare-all",
+        "--chdir",
+        "/app",
+        "/bin/bash",
+        script,
+    ]
     subprocess.run(command, check=True, capture_output=True, timeout=30)
 
 
