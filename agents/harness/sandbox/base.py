@@ -6,14 +6,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from agents.core.outcome import Reason
+
 #: Port on the sandbox's own loopback behind which the model proxy answers.
 PROXY_PORT = 8080
 
 
 class SandboxError(RuntimeError):
-    """A sandbox that could not be made or was lost. `code` is the reason code of the unresolved execution."""
+    """A sandbox that could not be made or was lost; `code` is why the execution is unresolved."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: Reason, message: str) -> None:
         self.code = code
         super().__init__(message)
 

@@ -246,7 +246,9 @@ class Box:
         for shown in self._shown:
             self._context.stage.hide(shown)
         if self._code is not None or (self._ready and not self._error):
-            self._context.report({"op": "exited", "id": self._number, "code": KILLED if self._code is None else self._code})
+            self._context.report(
+                {"op": "exited", "id": self._number, "code": KILLED if self._code is None else self._code}
+            )
         else:
             said = self._said.decode(errors="replace").strip()
             self._context.report({"op": "failed", "id": self._number, "error": self._error or said or "no message"})

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from agents.core.outcome import Reason
 from agents.harness.sandbox.base import SandboxError
 
 #: Numbers under which bubblewrap and the first command find their pipes.
@@ -30,7 +31,7 @@ ANNOUNCE = ("/bin/sh", "-c", f'echo ready >&{READY_FD}; exec {READY_FD}>&- {INFO
 def executable() -> str:
     path = shutil.which("bwrap", path="/usr/bin:/usr/local/bin:/bin")
     if path is None:
-        raise SandboxError("sandbox-failed", "bwrap is not installed: apt-get install bubblewrap")
+        raise SandboxError(Reason.SANDBOX_NEVER_HEALTHY, "bwrap is not installed: apt-get install bubblewrap")
     return path
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agents.core.outcome import Reason
 from agents.harness.sandbox.base import Exit, ExitCause, SandboxError, SandboxSpec
 
 _MESSAGE_BYTES = 1 << 18
@@ -39,16 +40,16 @@ class Sandbox:
     def wait_started(self, timeout_s: float) -> None:
         """Raises SandboxError when the sandbox could not be made."""
         if not self._started.wait(timeout_s):
-            raise SandboxError("sandbox-failed", f"the sandbox did not start within {timeout_s:g} s")
+            raise SandboxError(Reason.SANDBOX_NEVER_HEALTHY, f"the sandbox did not start within {timeout_s:g} s")
         if self._error is not None:
-            raise SandboxError("sandbox-failed", self._error)
+            raise SandboxError(Reason.SANDBOX_NEVER_HEALTHY, self._error)
 
     def wait(self, timeout_s: float | None) -> Exit | None:
         """How it ended, or None while it runs. Raises SandboxError when it could not be made or was lost."""
         if not self._ended.wait(timeout_s):
             return None
         if self._error is not None:
-            raise SandboxError("sandbox-failed" if not self.pid else "sandbox-lost", self._error)
+            raise SandboxError(Reason.SANDBOX_LOST if self.pid else Reason.SANDBOX_NEVER_HEALTHY, self._error)
         return Exit(self._code, self.stopped_by or "exited")
 
     def report(self, message: dict[str, Any]) -> None:
@@ -84,7 +85,9 @@ class SandboxServer:
         sandbox = Sandbox(next(self._numbers), spec)
         message = json.dumps({"op": "start", "id": sandbox.number, **spec.message()}).encode()
         if len(message) > _MESSAGE_BYTES:
-            raise SandboxError("sandbox-failed", "the command and environment of the sandbox exceed 256 KiB")
+            raise SandboxError(
+                Reason.SANDBOX_NEVER_HEALTHY, "the command and environment of the sandbox exceed 256 KiB"
+            )
         with self._lock:
             control = self._control or self._launch()
             self._sandboxes[sandbox.number] = sandbox
@@ -92,7 +95,7 @@ class SandboxServer:
                 control.send(message)
             except OSError as error:
                 del self._sandboxes[sandbox.number]
-                raise SandboxError("sandbox-failed", f"the sandbox server is gone: {error}") from error
+                raise SandboxError(Reason.SANDBOX_NEVER_HEALTHY, f"the sandbox server is gone: {error}") from error
         return sandbox
 
     def stop(self, sandbox: Sandbox, cause: ExitCause = "killed") -> None:

@@ -59,9 +59,7 @@ def mount_tmpfs(path: Path, options: str) -> None:
 
 
 def bind(source: Path, dest: Path) -> None:
-    _check(
-        _libc.mount(os.fsencode(source), os.fsencode(dest), None, _MS_BIND | _MS_REC, None), f"bind of {source}"
-    )
+    _check(_libc.mount(os.fsencode(source), os.fsencode(dest), None, _MS_BIND | _MS_REC, None), f"bind of {source}")
 
 
 def detach(path: Path) -> None:

@@ -1,0 +1,33 @@
+"""Gyre's own small harness, called in a fork of the sandbox server that has imported it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from agents.harness.drivers.base import Assignment, HarnessReport, Launch, python_binds
+from agents.harness.sandbox.workspace import INSTRUCTION, read_untrusted
+
+
+class Reference:
+    name = "reference"
+    calls_model = True
+    programs = {"reference": "agents.harness.reference.program:main"}
+
+    def launch(self, assignment: Assignment) -> Launch:
+        own = {
+            "OPENAI_BASE_URL": f"{assignment.base_url}/v1",
+            "OPENAI_API_KEY": assignment.key,
+            "OPENAI_MODEL": "policy",
+            "GYRE_INSTRUCTION": INSTRUCTION,
+        }
+        return Launch(env=assignment.environment() | own, program=self.name, binds=python_binds())
+
+    def report(self, agent_logs: Path) -> HarnessReport:
+        """From result.json. A harness that was killed has written none."""
+        raw = read_untrusted(agent_logs / "result.json", 1 << 16)
+        try:
+            values = json.loads(raw) if raw else {}
+            return HarnessReport(max(0, int(values.get("malformed_calls", 0))), bool(values.get("turn_limit", False)))
+        except (ValueError, TypeError, AttributeError):
+            return HarnessReport()

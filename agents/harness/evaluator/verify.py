@@ -1,0 +1,141 @@
+"""Run a task's verifier on what the agent left. Every process of the agent is dead before this begins."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agents.core.outcome import Reason, Status, Verdict
+from agents.harness.drivers.base import PATH
+from agents.harness.evaluator import rewards
+from agents.harness.evaluator.artifacts import carry_over
+from agents.harness.sandbox.base import Bind, Exit, SandboxError, SandboxSpec, User
+from agents.harness.sandbox.client import SandboxServer
+from agents.harness.sandbox.workspace import Workspace, read_log, read_untrusted
+from agents.harness.taskformat.local import verifier_image
+from agents.harness.worksite import Worksite
+
+_START_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How work is to be evaluated: the key that is trained, and the time for everything together."""
+
+    reward_key: str = "reward"
+    timeout_s: float = 1_800.0
+
+
+def evaluate(server: SandboxServer, site: Worksite, evaluation: Evaluation) -> Verdict:
+    """The verdict on the work in `site`. Never raises for what a task, an agent or a sandbox did."""
+    started = time.monotonic()
+    try:
+        verdict = _evaluate(server, site, evaluation, started + evaluation.timeout_s)
+    except SandboxError as error:
+        verdict = _unresolved(error.code, str(error))
+    return replace(verdict, duration_s=time.monotonic() - started)
+
+
+def _evaluate(server: SandboxServer, site: Worksite, evaluation: Evaluation, deadline: float) -> Verdict:
+    workspace = site.workspace
+    if not workspace.root.is_dir():
+        return _unresolved(Reason.SANDBOX_LOST, "the file tree of the execution is gone")
+    if _missing(workspace.root, site.image.workdir):
+        return Verdict(Status.NO_WORK, reason=f"the working directory {site.image.workdir} is gone")
+    for hook in site.task.config.verifier.collect:
+        spec = site.command_spec(
+            ("/bin/bash", "-c", hook.command), site.user(hook.user), workspace.path / "collect.log"
+        )
+        _run(server, spec, min(deadline, time.monotonic() + hook.timeout_s))
+    if site.task.config.verifier.environment_mode == "separate":
+        spec = _separate(server, site, deadline)
+    else:
+        workspace.upload_tests(site.task.path / "tests")
+        user = site.user(site.task.config.verifier.user)
+        spec = _verifier_spec(site, site.workspace.root, workspace.verifier_binds(user), site.image.env, user)
+    limit = min(deadline, time.monotonic() + site.task.config.verifier.timeout_s)
+    end = _run(server, spec, limit)
+    log = read_log(spec.log)
+    if end is None:
+        return _unresolved(Reason.EVALUATION_TIMEOUT, "the verifier did not end in its time", log=log)
+    if end.cause != "exited":
+        return _unresolved(Reason.EVALUATOR_CRASHED, f"the verifier was stopped: {end.cause} limit", end.code, log)
+    return _verdict(workspace, evaluation.reward_key, end, log)
+
+
+def _verdict(workspace: Workspace, key: str, end: Exit, log: str) -> Verdict:
+    files = (
+        read_untrusted(workspace.verifier_logs / name, rewards.MAX_BYTES) for name in ("reward.json", "reward.txt")
+    )
+    score = rewards.read(*files, key)
+    if score.value is None:
+        verdict = _unresolved(score.reason_code or Reason.REWARD_INVALID, score.reason, end.code, log)
+        return replace(verdict, rewards=score.rewards)
+    flags = ("verifier_exit_nonzero",) if end.code else ()
+    return Verdict(Status.SCORED, score.value, rewards=score.rewards, flags=flags, exit_code=end.code, log=log)
+
+
+def _separate(server: SandboxServer, site: Worksite, deadline: float) -> SandboxSpec:
+    """A fresh environment; only artifacts cross."""
+    workspace, task = site.workspace, site.task
+    image = verifier_image(task)
+    bundled = (task.path / "tests" / "Dockerfile").is_file()
+    user = site.user(task.config.verifier.user or image.user)
+    transfer = workspace.transfer_folder()
+    carry_over_from = site.command_spec((), site.user(None), workspace.path / "collect.log")
+    workspace.upload_tests(task.path / "tests")
+    context = task.path / ("tests" if bundled or task.config.verifier.environment else "environment")
+    root = workspace.fresh_root(image, context, user)
+    binds = workspace.separate_binds(user, with_tests=not bundled)
+    spec = _verifier_spec(site, root, binds, image.env, user, image.workdir)
+    carry_over(
+        site.task.config.artifacts,
+        collect=replace(carry_over_from, binds=(*carry_over_from.binds, Bind(transfer, "/tests", writable=True))),
+        unpack=replace(spec, log=workspace.path / "collect.log", binds=(*binds, Bind(transfer, "/run/gyre"))),
+        run=lambda each: _run(server, each, deadline),
+    )
+    return spec
+
+
+def _verifier_spec(
+    site: Worksite, root: Path, binds: tuple[Bind, ...], image_env: dict[str, str], user: User, workdir: str = ""
+) -> SandboxSpec:
+    env = {"PATH": PATH, "HOME": user.home, "LANG": "C.UTF-8", "TERM": "dumb", **image_env, **site.verifier_env}
+    return SandboxSpec(
+        root=root,
+        log=site.workspace.verifier_logs / "test-stdout.txt",
+        command=("/tests/test.sh",),
+        binds=binds,
+        env=env,
+        workdir=workdir or site.image.workdir,
+        user=user,
+        limits=site.limits,
+    )
+
+
+def _run(server: SandboxServer, spec: SandboxSpec, deadline: float) -> Exit | None:
+    """The end of one command, or None when its time was up; then everything of it is dead."""
+    sandbox = server.start(spec)
+    sandbox.wait_started(_START_TIMEOUT_S)
+    end = sandbox.wait(max(0.0, deadline - time.monotonic()))
+    if end is None:
+        server.stop(sandbox)
+        sandbox.wait(None)
+    return end
+
+
+def _missing(root: Path, workdir: str) -> bool:
+    """Whether a path inside is gone. Links count as present: the host does not follow them."""
+    place = root
+    for part in workdir.strip("/").split("/"):
+        place /= part
+        if place.is_symlink():
+            return False
+        if not place.exists():
+            return True
+    return False
+
+
+def _unresolved(code: Reason, reason: str, exit_code: int | None = None, log: str = "") -> Verdict:
+    return Verdict(Status.UNRESOLVED, reason_code=code, reason=reason, exit_code=exit_code, log=log)

@@ -1,0 +1,227 @@
+"""The host directory of one attempt: the file tree that its sandboxes see, and what is put in and taken out.
+
+The host never follows a path that processes inside could have changed: everything is put in before the first sandbox
+starts, or into a directory that no sandbox has seen; single files are read without following links.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pathspec
+
+from agents.harness.sandbox import skeleton
+from agents.harness.sandbox.base import Bind, User
+from agents.harness.sandbox.identity import hand_over, sandbox_uid
+from agents.harness.taskformat.directory import uploads, walk
+from agents.harness.taskformat.dockerfile import Copy, Image
+
+INSTRUCTION = "/run/gyre/instruction.md"
+_FOLDERS = ("tmp", "var/tmp", "run/gyre", "root", "opt", "srv", "mnt", "home", "etc")
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """`home` is GYRE_HOME; `path` belongs to one attempt of one execution."""
+
+    home: Path
+    path: Path
+
+    @property
+    def root(self) -> Path:
+        return self.path / "root"
+
+    @property
+    def agent_log(self) -> Path:
+        return self.path / "agent.log"
+
+    @property
+    def agent_logs(self) -> Path:
+        return self.path / "logs" / "agent"
+
+    @property
+    def verifier_logs(self) -> Path:
+        return self.path / "verify" / "logs"
+
+    def create(self, image: Image, context: Path, user: User, instruction: str) -> None:
+        """Make the file tree that stands in for the image, with the task's files in it. Replaces an older one."""
+        self.remove()
+        self.path.mkdir(parents=True, mode=0o700)
+        build_root(self.root, image, context, user)
+        self._put(self.root / INSTRUCTION.lstrip("/"), instruction)
+        for name in ("tests", *(f"logs/{folder}" for folder in skeleton.LOG_FOLDERS)):
+            self._folder(self.path / name)
+
+    def upload_solution(self, folder: Path) -> None:
+        self._upload(folder, self.path / "solution")
+
+    def upload_tests(self, folder: Path) -> None:
+        """A fresh `/tests` and `/logs/verifier`: what the agent left in either is not seen again."""
+        shutil.rmtree(self.path / "verify", ignore_errors=True)
+        self._folder(self.verifier_logs)
+        self._upload(folder, self.path / "verify" / "tests")
+
+    def fresh_root(self, image: Image, context: Path, user: User) -> Path:
+        """Another file tree, for a separate verifier."""
+        place = self.path / "verify" / "root"
+        build_root(place, image, context, user)
+        return place
+
+    def agent_binds(self, user: User) -> tuple[Bind, ...]:
+        """What the agent's sandbox shows beside the root."""
+        solution = self.path / "solution"
+        own = (Bind(solution, "/solution", writable=True),) if solution.is_dir() else ()
+        return (*self._binds(user, self.path / "tests", self.path / "logs" / "verifier"), *own)
+
+    def verifier_binds(self, user: User) -> tuple[Bind, ...]:
+        """What a shared verifier's sandbox shows beside the agent's root."""
+        return self._binds(user, self.path / "verify" / "tests", self.verifier_logs)
+
+    def separate_binds(self, user: User, with_tests: bool) -> tuple[Bind, ...]:
+        """What a separate verifier's sandbox shows beside a fresh root."""
+        verify = self.path / "verify"
+        for name in ("agent", "artifacts"):
+            self._folder(verify / name)
+        tests = (Bind(verify / "tests", "/tests", writable=True),) if with_tests else ()
+        return (*self._frame(user, verify / "agent", self.verifier_logs, verify / "artifacts"), *tests)
+
+    def transfer_folder(self) -> Path:
+        place = self.path / "transfer"
+        shutil.rmtree(place, ignore_errors=True)
+        self._folder(place)
+        return place
+
+    def _binds(self, user: User, tests: Path, verifier_logs: Path) -> tuple[Bind, ...]:
+        frame = self._frame(user, self.agent_logs, verifier_logs, self.path / "logs" / "artifacts")
+        return (*frame, Bind(tests, "/tests", writable=True))
+
+    def _frame(self, user: User, agent: Path, verifier: Path, artifacts: Path) -> tuple[Bind, ...]:
+        return (
+            Bind(skeleton.etc(self.home, user), "/etc"),
+            Bind(skeleton.logs(self.home), "/logs"),
+            Bind(agent, "/logs/agent", writable=True),
+            Bind(verifier, "/logs/verifier", writable=True),
+            Bind(artifacts, "/logs/artifacts", writable=True),
+        )
+
+    def remove(self) -> None:
+        """Delete everything, also what the agent made unreadable. Only when no process of it runs."""
+        if self.path.exists():
+            shutil.rmtree(self.path, onerror=_open_and_retry)
+
+    def _folder(self, place: Path) -> None:
+        place.mkdir(parents=True, mode=0o755)
+        hand_over(place, sandbox_uid())
+
+    def _put(self, place: Path, text: str) -> None:
+        place.write_text(text)
+        hand_over(place, sandbox_uid())
+
+    def _upload(self, folder: Path, dest: Path) -> None:
+        self._folder(dest)
+        for file in uploads(folder) if folder.is_dir() else ():
+            place = dest / file.relative_to(folder)
+            _copy_file(file, place, _executable_if_script)
+        hand_over_tree(dest)
+
+
+def build_root(root: Path, image: Image, context: Path, user: User) -> None:
+    for name in (*_FOLDERS, user.home.lstrip("/"), image.workdir.lstrip("/")):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    for name in ("tmp", "var/tmp"):
+        (root / name).chmod(0o1777)
+    for copy in image.copies:
+        _copy_into(root, copy, context)
+    hand_over_tree(root)
+
+
+def _copy_into(root: Path, copy: Copy, context: Path) -> None:
+    ignore = context / ".dockerignore"
+    rules = pathspec.GitIgnoreSpec.from_lines(ignore.read_text().splitlines() if ignore.is_file() else [])
+
+    def keep(files: Iterable[Path]) -> list[Path]:
+        return [file for file in files if not rules.match_file(str(file.relative_to(context)))]
+
+    def adjust(place: Path, mode: int) -> int:
+        return mode if copy.mode is None else copy.mode
+
+    dest = root / copy.dest.strip("/")
+    for pattern in copy.sources:
+        cleaned = pattern.strip("/").removeprefix("./") or "."
+        for source in [context] if cleaned == "." else sorted(context.glob(cleaned)):
+            if source.is_dir():
+                for file in keep(walk(source)):
+                    _copy_file(file, dest / file.relative_to(source), adjust)
+            elif keep([source]):
+                _copy_file(source, dest / source.name if copy.into_dir or dest.is_dir() else dest, adjust)
+
+
+def _copy_file(source: Path, dest: Path, mode: Callable[[Path, int], int]) -> None:
+    dest.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_symlink():
+        dest.symlink_to(source.readlink())
+        return
+    shutil.copyfile(source, dest)
+    dest.chmod(mode(dest, stat.S_IMODE(source.stat().st_mode) | 0o644))
+
+
+def _executable_if_script(place: Path, mode: int) -> int:
+    return mode | 0o111 if place.suffix == ".sh" else mode
+
+
+def hand_over_tree(top: Path) -> None:
+    uid = sandbox_uid()
+    if uid is None:
+        return
+    hand_over(top, uid)
+    for folder, folders, files in os.walk(top):
+        for name in folders + files:
+            hand_over(Path(folder, name), uid)
+
+
+def _open_and_retry(function: Callable[[str], Any], path: str, _info: object) -> None:
+    """For rmtree: a directory that its owner may not change is made writable first."""
+    if os.path.islink(path) or not os.path.exists(path):
+        return
+    os.chmod(os.path.dirname(path), 0o700)
+    if os.path.isdir(path):
+        os.chmod(path, 0o700)
+        shutil.rmtree(path, onerror=_open_and_retry if function is not os.rmdir else None)
+    else:
+        os.unlink(path)
+
+
+def read_untrusted(path: Path, limit_bytes: int) -> bytes | None:
+    """A plain file's first `limit_bytes`; None when it is missing, a link, or not a plain file."""
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(number, "rb") as file:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            return None
+        return file.read(limit_bytes)
+
+
+def read_log(path: Path, limit_bytes: int = 64 << 10) -> str:
+    """A log as text that a database takes: the beginning and the end of a long one, no NUL, valid Unicode."""
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with os.fdopen(number, "rb") as file:
+        status = os.fstat(number)
+        if not stat.S_ISREG(status.st_mode):
+            return ""
+        data = file.read(limit_bytes if status.st_size <= limit_bytes else limit_bytes // 2)
+        if status.st_size > limit_bytes:
+            file.seek(-limit_bytes // 2, os.SEEK_END)
+            left_out = status.st_size - limit_bytes
+            data += f"\n[{left_out} bytes left out]\n".encode() + file.read(limit_bytes // 2)
+    return data.decode(errors="replace").replace("\0", "�")

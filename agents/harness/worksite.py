@@ -1,0 +1,126 @@
+"""One attempt of an execution in its sandboxes: the task, who works on it, and where (architecture.md "Life of an execution")."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from agents.core.outcome import Reason
+from agents.harness.drivers.base import PATH, Assignment, Driver
+from agents.harness.sandbox.base import Limits, SandboxError, SandboxSpec, User
+from agents.harness.sandbox.client import Sandbox, SandboxServer
+from agents.harness.sandbox.workspace import Workspace
+from agents.harness.taskformat import ParsedTask, load_task
+from agents.harness.taskformat.config import Healthcheck
+from agents.harness.taskformat.dockerfile import Image
+from agents.harness.taskformat.local import plan, task_env
+
+_MB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Worksite:
+    task: ParsedTask
+    image: Image
+    workspace: Workspace
+    driver: Driver
+    verifier_env: dict[str, str]
+
+    @classmethod
+    def open(cls, task_path: Path, digest: str, driver: Driver, home: Path, place: Path) -> Worksite:
+        """Raises BadTask when the task's files no longer parse."""
+        task, image, verifier_env = _planned(task_path, digest)
+        return cls(task, image, Workspace(home, place), driver, verifier_env)
+
+    def user(self, name: str | None) -> User:
+        """Names differ inside only: on the host all sandboxes are one unprivileged identity."""
+        name = name or self.image.user or "agent"
+        if name in ("root", "0"):
+            return User("root", 0)
+        return User(f"user{name}", int(name)) if name.isdigit() else User(name)
+
+    @property
+    def limits(self) -> Limits:
+        environment, limits = self.task.config.environment, Limits()
+        if environment.memory_mb:
+            limits = replace(limits, memory_bytes=environment.memory_mb * _MB)
+        if environment.storage_mb:
+            limits = replace(limits, disk_bytes=environment.storage_mb * _MB)
+        return replace(limits, cpus=environment.cpus)
+
+    def prepare(self, server: SandboxServer) -> None:
+        """Make the file tree and wait until the task's health check passes. Raises SandboxError, OSError."""
+        user = self.user(self.task.config.agent.user)
+        self.workspace.create(self.image, self.task.path / "environment", user, self.task.instruction)
+        if self.driver.name == "oracle":
+            self.workspace.upload_solution(self.task.path / "solution")
+        if check := self.task.config.environment.healthcheck:
+            self._wait_healthy(server, check, user)
+
+    def harness_spec(self, key: str, proxy_socket: Path | None) -> SandboxSpec:
+        user = self.user(self.task.config.agent.user)
+        assignment = Assignment(
+            instruction=self.task.instruction,
+            workdir=self.image.workdir,
+            home=user.home,
+            env=self.image.env,
+            key=key,
+            solution_env=self.task.config.solution_env,
+        )
+        launch = self.driver.launch(assignment)
+        return SandboxSpec(
+            root=self.workspace.root,
+            log=self.workspace.agent_log,
+            command=launch.command,
+            program=launch.program,
+            binds=(*self.workspace.agent_binds(user), *launch.binds),
+            env=launch.env,
+            workdir=self.image.workdir,
+            user=user,
+            limits=self.limits,
+            proxy_socket=proxy_socket if self.driver.calls_model else None,
+        )
+
+    def command_spec(self, command: tuple[str, ...], user: User, log: Path) -> SandboxSpec:
+        """A command of the task's own in the agent's file tree, without a network."""
+        env = {"PATH": PATH, "HOME": user.home, "LANG": "C.UTF-8", "TERM": "dumb", **self.image.env}
+        return SandboxSpec(
+            root=self.workspace.root,
+            log=log,
+            command=command,
+            binds=self.workspace.agent_binds(user),
+            env=env,
+            workdir=self.image.workdir,
+            user=user,
+            limits=self.limits,
+        )
+
+    def _wait_healthy(self, server: SandboxServer, check: Healthcheck, user: User) -> None:
+        started, failures = time.monotonic(), 0
+        spec = self.command_spec(("/bin/bash", "-c", check.command), user, self.workspace.path / "healthcheck.log")
+        while True:
+            if _succeeds(server, server.start(spec), check.timeout_s):
+                return
+            in_start_period = time.monotonic() - started < check.start_period_s
+            failures = 0 if in_start_period else failures + 1
+            if failures >= max(1, check.retries):
+                raise SandboxError(Reason.SANDBOX_NEVER_HEALTHY, f"the health check failed {failures} times in a row")
+            time.sleep(check.start_interval_s if in_start_period else check.interval_s)
+
+
+def _succeeds(server: SandboxServer, sandbox: Sandbox, timeout_s: float) -> bool:
+    sandbox.wait_started(60.0)
+    end = sandbox.wait(timeout_s)
+    if end is None:
+        server.stop(sandbox)
+        sandbox.wait(None)
+    return end is not None and end.code == 0
+
+
+@lru_cache(maxsize=1024)
+def _planned(path: Path, digest: str) -> tuple[ParsedTask, Image, dict[str, str]]:
+    """Executions of one group share a parse; `digest` keeps another content from being taken for it."""
+    task = load_task(path)
+    return task, plan(task), task_env(task)
