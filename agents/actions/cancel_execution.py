@@ -6,6 +6,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from agents import events
+from agents.actions.close_group import close_group_if_complete
 from agents.actions.errors import NotFound, Refused
 from agents.models import Execution, Group, Run
 
@@ -18,7 +19,6 @@ def cancel_execution(execution: Execution, *, user: AbstractBaseUser | None, rea
     A running one counts as finished, since it was launched; one that never launched lowers `dispatched`.
     """
     with transaction.atomic():
-        run = Run.objects.select_for_update().get(pk=execution.run_id)
         row = Execution.objects.select_for_update().select_related("group").filter(pk=execution.pk).first()
         if row is None:
             raise NotFound(f"execution {execution.pk} does not exist")
@@ -35,9 +35,10 @@ def cancel_execution(execution: Execution, *, user: AbstractBaseUser | None, rea
         row.save()
         if row.group.kind == Group.Kind.TRAINING:
             counter = "finished" if launched else "dispatched"
-            Run.objects.filter(pk=run.pk).update(**{counter: F(counter) + (1 if launched else -1)})
+            Run.objects.filter(pk=row.run_id).update(**{counter: F(counter) + (1 if launched else -1)})
+        close_group_if_complete(row.group_id)
         events.record(
-            run.pk,
+            row.run_id,
             events.EventKind.EXECUTION_FINISHED,
             {
                 "execution": row.pk,
