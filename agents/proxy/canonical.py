@@ -1,0 +1,130 @@
+"""The one inner form of a request, whatever its dialect, and its hashes (algorithms.md §2.2; proxy.md, Normalisation).
+
+Messages have the OpenAI shape with text contents, which is what is rendered and recorded. For matching, volatile parts
+do not count: tool-call ids, key order and spacing of tool arguments, reasoning, white space around an assistant's text,
+newlines at the end of a user's, and whether an absent text is `null` or `""`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+Message = dict[str, Any]
+Tool = dict[str, Any]
+
+_BILLING = re.compile(r"^x-anthropic-billing-header:.*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """What the harness may decide. `asked` keeps what it wanted besides; it is recorded and not obeyed."""
+
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    asked: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """A model call in canonical form. `traits` are the dialect's own marks that profiles may look at."""
+
+    dialect: str
+    messages: list[Message]
+    tools: list[Tool]
+    sampling: Sampling
+    stream: bool
+    model: str = ""
+    include_usage: bool = True
+    #: The last assistant message is the beginning of the reply (Anthropic prefill).
+    continues_last: bool = False
+    traits: Mapping[str, Any] = field(default_factory=dict)
+
+
+class BadRequest(ValueError):
+    """A request that cannot be served as it stands; the text tells its sender why."""
+
+
+def text_of(content: Any, where: str = "content") -> str:
+    """The text of a string or a list of text blocks. Raises BadRequest for anything that is not text."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise BadRequest(f"{where} is neither a string nor a list of blocks")
+    texts = [block_text(block, where) for block in content]
+    return join_blocks([text for text in texts if not _BILLING.match(text)])
+
+
+def block_text(block: Any, where: str = "content") -> str:
+    if isinstance(block, str):
+        return block
+    kind = block.get("type") if isinstance(block, dict) else None
+    if kind in ("text", "input_text", "output_text", "refusal"):
+        text = block.get("text", block.get("refusal"))
+        if isinstance(text, str):
+            return text
+    if kind in ("image", "image_url", "input_image", "document", "file", "input_audio", "video_url"):
+        raise BadRequest(f"{where} holds a block of type {kind}; this model takes text only")
+    raise BadRequest(f"{where} holds a block of type {kind!r} that is not understood")
+
+
+def join_blocks(texts: list[str]) -> str:
+    """Blocks of one turn as one text: each on lines of its own."""
+    joined = ""
+    for text in texts:
+        if joined and text and not joined.endswith("\n"):
+            joined += "\n"
+        joined += text
+    return joined
+
+
+def assistant(content: str, tool_calls: list[dict[str, Any]] | None = None) -> Message:
+    message: Message = {"role": "assistant", "content": content}
+    if tool_calls:
+        message["tool_calls"] = tool_calls
+    return message
+
+
+def tool_call(id: str, name: str, arguments: Any) -> dict[str, Any]:
+    """Arguments as an object where they are one, else as the text that they are."""
+    if isinstance(arguments, str):
+        with contextlib.suppress(orjson.JSONDecodeError):
+            arguments = orjson.loads(arguments)
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def tool_call_ids(message: Message) -> tuple[str, ...]:
+    return tuple(call["id"] for call in message.get("tool_calls", ()))
+
+
+def context_key(tools: list[Tool]) -> bytes:
+    """Where every hash chain of a request starts: the tools offered."""
+    return hashlib.blake2b(_dump(tools), digest_size=16).digest()
+
+
+def message_key(message: Message) -> bytes:
+    """Hash of what counts in one message."""
+    role, content = message["role"], message["content"]
+    if role == "assistant":
+        calls = [[c["function"]["name"], c["function"]["arguments"]] for c in message.get("tool_calls", ())]
+        counted: Any = [role, content.strip(), calls]
+    else:
+        counted = [role, content.rstrip("\n")]
+    return hashlib.blake2b(_dump(counted), digest_size=16).digest()
+
+
+def extend_key(key: bytes, message: bytes) -> bytes:
+    """The next link of a chain."""
+    return hashlib.blake2b(key + message, digest_size=16).digest()
+
+
+def _dump(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

@@ -1,0 +1,20 @@
+"""Wire dialects by request path."""
+
+from agents.proxy.dialects.anthropic_messages import AnthropicMessages
+from agents.proxy.dialects.base import Dialect
+from agents.proxy.dialects.openai_chat import OpenAIChat
+
+OPENAI_CHAT = OpenAIChat()
+ANTHROPIC_MESSAGES = AnthropicMessages()
+
+BY_PATH: dict[str, Dialect] = {
+    "/v1/chat/completions": OPENAI_CHAT,
+    "/chat/completions": OPENAI_CHAT,
+    "/v1/messages": ANTHROPIC_MESSAGES,
+    "/v1/messages/count_tokens": ANTHROPIC_MESSAGES,
+}
+
+
+def of_path(path: str) -> Dialect:
+    """The dialect that a path speaks; for an unknown one, the one in which to say so."""
+    return BY_PATH.get(path) or (ANTHROPIC_MESSAGES if "/messages" in path else OPENAI_CHAT)

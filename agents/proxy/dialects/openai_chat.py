@@ -1,0 +1,176 @@
+"""OpenAI Chat Completions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from agents.proxy import canonical
+from agents.proxy.canonical import BadRequest, Message, ModelRequest, Sampling
+from agents.proxy.dialects.base import (
+    Dialect,
+    Head,
+    StreamEncoder,
+    asked,
+    expect,
+    expect_max_tokens,
+    expect_messages,
+    expect_stop,
+)
+from agents.proxy.replies import Event, Failure, Finish, ReasoningPiece, Reply, TextPiece, ToolUse
+
+_ROLES = {"system": "system", "developer": "system", "user": "user", "tool": "tool"}
+_FINISH = {"stop": "stop", "stop_sequence": "stop", "length": "length", "tool_calls": "tool_calls"}
+_CODES = {
+    "bad_request": ("invalid_request_error", None),
+    "too_long": ("invalid_request_error", "context_length_exceeded"),
+    "not_found": ("invalid_request_error", "not_found"),
+    "dead_key": ("invalid_request_error", "execution_ended"),
+    "too_large": ("invalid_request_error", "request_too_large"),
+    "engine": ("server_error", None),
+    "unavailable": ("server_error", "overloaded"),
+}
+
+
+class OpenAIChat(Dialect):
+    name = "openai-chat"
+    reply_id_prefix = "chatcmpl-"
+    tool_id_prefix = "call_"
+    keep_alive = b": keep-alive\n\n"
+
+    def parse(self, body: dict[str, Any]) -> ModelRequest:
+        if expect(body, "n", int, 1) != 1:
+            raise BadRequest("n must be 1: each call samples one reply")
+        if body.get("logit_bias"):
+            raise BadRequest("logit_bias is not supported: the run's settings own the sampling distribution")
+        options = expect(body, "stream_options", dict, {})
+        choice = body.get("tool_choice")
+        return ModelRequest(
+            dialect=self.name,
+            messages=[_message(m, f"messages[{i}]") for i, m in enumerate(expect_messages(body))],
+            tools=[_tool(t) for t in expect(body, "tools", list, [])],
+            sampling=Sampling(
+                expect_max_tokens(body, "max_completion_tokens", "max_tokens"),
+                expect_stop(body.get("stop"), "stop"),
+                asked(body, "temperature", "top_p", "seed", "frequency_penalty", "presence_penalty"),
+            ),
+            stream=bool(expect(body, "stream", bool, False)),
+            model=str(body.get("model") or ""),
+            include_usage=bool(options.get("include_usage")),
+            traits={
+                "tool_choice": choice not in (None, "auto"),
+                "output_format": bool(body.get("response_format")),
+            },
+        )
+
+    def stream(self, head: Head, request: ModelRequest) -> StreamEncoder:
+        return _Stream(head, request.include_usage)
+
+    def whole(self, head: Head, reply: Reply, finish: Finish) -> bytes:
+        message: dict[str, Any] = {"role": "assistant", "content": reply.content or None, "refusal": None}
+        if not reply.tool_calls and not reply.content:
+            message["content"] = ""
+        if reply.reasoning:
+            message["reasoning_content"] = reply.reasoning
+        if reply.tool_calls:
+            message["tool_calls"] = [_tool_use(call) for call in reply.tool_calls]
+        return orjson.dumps(
+            {
+                "id": head.id,
+                "object": "chat.completion",
+                "created": head.created,
+                "model": head.model,
+                "choices": [
+                    {"index": 0, "message": message, "logprobs": None, "finish_reason": _FINISH[finish.reason]}
+                ],
+                "usage": _usage(head, finish),
+            }
+        )
+
+    def error(self, kind: str, message: str) -> bytes:
+        return orjson.dumps(_error(kind, message))
+
+    def too_long(self, input_tokens: int, limit: int) -> str:
+        return (
+            f"This model's maximum context length is {limit} tokens. However, your messages resulted in "
+            f"{input_tokens} tokens. Please reduce the length of the messages."
+        )
+
+
+class _Stream(StreamEncoder):
+    def __init__(self, head: Head, include_usage: bool) -> None:
+        self._head = head
+        self._include_usage = include_usage
+        self._num_tools = 0
+        common = {"id": head.id, "object": "chat.completion.chunk", "created": head.created, "model": head.model}
+        self._open = b"data: " + orjson.dumps(common)[:-1] + b',"choices":['
+
+    def start(self) -> bytes:
+        return self._choice({"role": "assistant", "content": ""})
+
+    def event(self, event: Event) -> bytes:
+        match event:
+            case TextPiece(text):
+                start = b'{"index":0,"delta":{"content":'
+                return b"".join((self._open, start, orjson.dumps(text), b'},"finish_reason":null}]}\n\n'))
+            case ReasoningPiece(text):
+                return self._choice({"reasoning_content": text})
+            case ToolUse():
+                self._num_tools += 1
+                return self._choice({"tool_calls": [{"index": self._num_tools - 1, **_tool_use(event)}]})
+            case Finish():
+                end = self._choice({}, _FINISH[event.reason])
+                if self._include_usage:
+                    end += self._open + b'],"usage":' + orjson.dumps(_usage(self._head, event)) + b"}\n\n"
+                return end + b"data: [DONE]\n\n"
+            case Failure(kind, message):
+                return b"data: " + orjson.dumps(_error(kind, message)) + b"\n\n"
+
+    def _choice(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        return b"".join((self._open, orjson.dumps(choice), b"]}\n\n"))
+
+
+def _message(message: dict[str, Any], where: str) -> Message:
+    role = message.get("role")
+    if role == "assistant":
+        calls = [
+            canonical.tool_call(
+                str(call.get("id", "")), str(call["function"].get("name", "")), call["function"].get("arguments", "")
+            )
+            for call in message.get("tool_calls") or []
+            if isinstance(call, dict) and isinstance(call.get("function"), dict)
+        ]
+        return canonical.assistant(canonical.text_of(message.get("content"), f"{where}.content"), calls)
+    if role not in _ROLES:
+        raise BadRequest(f"{where}.role is {role!r}; known roles: system, developer, user, assistant, tool")
+    known: Message = {"role": _ROLES[role], "content": canonical.text_of(message.get("content"), f"{where}.content")}
+    if role == "tool":
+        known["tool_call_id"] = str(message.get("tool_call_id", ""))
+    return known
+
+
+def _tool(tool: Any) -> dict[str, Any]:
+    function = tool.get("function") if isinstance(tool, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise BadRequest("each of tools must be {'type': 'function', 'function': {'name': …}}")
+    return {"type": "function", "function": function}
+
+
+def _tool_use(call: ToolUse) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments_json}}
+
+
+def _usage(head: Head, finish: Finish) -> dict[str, Any]:
+    return {
+        "prompt_tokens": head.input_tokens,
+        "completion_tokens": finish.output_tokens,
+        "total_tokens": head.input_tokens + finish.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": finish.cached_tokens},
+    }
+
+
+def _error(kind: str, message: str) -> dict[str, Any]:
+    type_, code = _CODES[kind]
+    return {"error": {"message": message, "type": type_, "param": None, "code": code}}

@@ -1,0 +1,176 @@
+"""Client of one engine's /generate (SGLang's contract, in token mode)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import orjson
+
+#: A stream without a byte for so long is given up, and the call moves on.
+IDLE_S = 120.0
+#: Replies of at most so many tokens are asked for in one piece when their client does not stream.
+WHOLE_REPLY_TOKENS = 256
+
+
+class EngineFailed(Exception):
+    """The engine broke off, or cannot be reached: what it sampled is kept, and the call goes on elsewhere."""
+
+
+class EngineRefused(Exception):
+    """The engine says that the request itself is wrong; asking again would not help."""
+
+
+@dataclass(slots=True)
+class Sampled:
+    """What one call has sampled so far, over all engines that served it."""
+
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    versions: list[list[int]] = field(default_factory=list)
+    cached_tokens: int = 0
+    #: Why the call must not be trained: missing, NaN or mismatched log-probabilities.
+    fault: str = ""
+
+    def mark(self, version: int, start: int, end: int) -> None:
+        """Tokens [start, end) were sampled by this weight version."""
+        if end <= start:
+            return
+        if self.versions and self.versions[-1][0] == version and self.versions[-1][2] == start:
+            self.versions[-1][2] = end
+        else:
+            self.versions.append([version, start, end])
+
+
+@dataclass(slots=True)
+class ChunkReader:
+    """Reads the chunks of one request, whether the engine sends deltas or everything again each time."""
+
+    sampled: Sampled
+    base: int = field(init=False)
+    finish: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        self.base = len(self.sampled.ids)
+
+    def take(self, chunk: dict[str, Any]) -> list[int]:
+        """The ids that this chunk adds; ids and log-probabilities are kept in `sampled`, faults noted there."""
+        if "error" in chunk:
+            raise EngineFailed(str(chunk["error"].get("message", chunk["error"])))
+        meta, sampled = chunk["meta_info"], self.sampled
+        ids: list[int] = chunk.get("output_ids") or []
+        have, total = len(sampled.ids) - self.base, meta.get("completion_tokens", 0)
+        logprobs: list[Any] = meta.get("output_token_logprobs") or []
+        if have and len(ids) == total:
+            ids = ids[have:]
+            logprobs = logprobs[have:] if len(logprobs) == total else logprobs
+        elif have + len(ids) != total:
+            self._blame(f"{have} + {len(ids)} ids where the engine counts {total}")
+        sampled.ids += ids
+        sampled.logprobs += self._checked(ids, logprobs)
+        self.finish = meta.get("finish_reason")
+        if self.finish is not None:
+            sampled.cached_tokens = sampled.cached_tokens or meta.get("cached_tokens") or 0
+            for span in meta.get("weight_versions") or []:
+                version = _version(span["version"])
+                if version is not None:
+                    sampled.mark(version, self.base + span["start"], self.base + span["end"])
+        return ids
+
+    def close(self, version_before: int, version_after: int | None) -> None:
+        """Mark tokens that the engine gave no span for: with the older of the versions that it can have had."""
+        marked = self.sampled.versions[-1][2] if self.sampled.versions else 0
+        version = version_before if version_after is None else min(version_before, version_after)
+        self.sampled.mark(version, max(marked, self.base), len(self.sampled.ids))
+
+    def _checked(self, ids: list[int], logprobs: list[Any]) -> list[float]:
+        if len(logprobs) != len(ids):
+            self._blame(f"{len(logprobs)} log-probabilities for {len(ids)} ids")
+            return [math.nan] * len(ids)
+        values: list[float] = []
+        for i, entry in zip(ids, logprobs, strict=True):
+            value, token = entry[0], entry[1]
+            if token != i or value is None or not -math.inf < value <= 0.001:
+                self._blame(f"log-probability {value} of token {token} stands at token {i}")
+                value = math.nan
+            values.append(value)
+        return values
+
+    def _blame(self, fault: str) -> None:
+        self.sampled.fault = self.sampled.fault or fault
+
+
+class EngineClient:
+    """One HTTP session for all engines."""
+
+    def __init__(self, max_connections: int = 0) -> None:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=max_connections, keepalive_timeout=60, enable_cleanup_closed=False),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=IDLE_S),
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def generate(self, url: str, key: str, payload: bytes, stream: bool) -> AsyncIterator[dict[str, Any]]:
+        """Chunks of the reply, as the engine sends them. Raises EngineFailed or EngineRefused."""
+        headers = {"Content-Type": "application/json"}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        try:
+            async with self._session.post(
+                f"{url}/generate", data=payload, headers=headers, allow_redirects=False
+            ) as response:
+                if response.status != 200:
+                    text = (await response.content.read(4096)).decode(errors="replace")
+                    kind = EngineRefused if 400 <= response.status < 429 else EngineFailed
+                    raise kind(f"{url} answered {response.status}: {text}")
+                if not stream:
+                    yield orjson.loads(await response.read())
+                    return
+                buffer = b""
+                async for data in response.content.iter_any():
+                    *events, buffer = (buffer + data).split(b"\n\n")
+                    for event in events:
+                        if event == b"data: [DONE]":
+                            return
+                        yield orjson.loads(event[6:])
+        except (aiohttp.ClientError, TimeoutError, orjson.JSONDecodeError, OSError) as error:
+            raise EngineFailed(f"{url}: {error or type(error).__name__}") from error
+
+
+def payload(input_ids: Any, *, rid: str, extra_key: str, sampling_params: dict[str, Any], stream: bool) -> bytes:
+    """Body of /generate. `input_ids` int32[n]."""
+    return orjson.dumps(
+        {
+            "rid": rid,
+            "input_ids": input_ids,
+            "sampling_params": sampling_params,
+            "return_logprob": True,
+            "extra_key": extra_key,
+            "stream": stream,
+        },
+        option=orjson.OPT_SERIALIZE_NUMPY,
+    )
+
+
+def stop_reason(finish: dict[str, Any], stop_ids: Sequence[int]) -> tuple[str, str | None]:
+    """(canonical reason, stop string) of an engine's finish reason."""
+    kind, matched = finish.get("type"), finish.get("matched")
+    if kind == "length":
+        return "length", None
+    if isinstance(matched, str):
+        return "stop_sequence", matched
+    return "stop", None
+
+
+def _version(text: Any) -> int | None:
+    try:
+        return int(text)
+    except (TypeError, ValueError):
+        return None

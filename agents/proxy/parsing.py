@@ -1,0 +1,169 @@
+"""Sampled ids to the pieces of a reply, while they arrive (proxy.md, Rendering and parsing).
+
+Text goes out as soon as no later token can change it: half characters, white space that may turn out to be trailing,
+and the beginning of a stop string wait. A tool call goes out whole, at its closing token. A malformed one goes out as
+the text that it is and marks the reply.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from renderers.base import ToolCallParseStatus
+
+from agents.proxy.rendering import Rendering
+from agents.proxy.replies import Piece, ReasoningPiece, Reply, TextPiece, ToolUse
+
+_START, _REASONING, _TEXT, _TOOL = range(4)
+
+
+class ReplyParser:
+    """Reads one reply. `reply` holds what has gone out so far."""
+
+    def __init__(self, rendering: Rendering, stop: Sequence[str] = (), tool_id_prefix: str = "call_") -> None:
+        self._rendering = rendering
+        self._decoder = rendering.tokenizer.incremental()
+        self._stop = tuple(s for s in stop if s)
+        self._tool_id_prefix = tool_id_prefix
+        self._state = _START
+        self._block: list[int] = []
+        self._held = ""
+        self._drafted: list[int] | None = None
+        self._special = {
+            rendering.tool_start_id,
+            rendering.tool_end_id,
+            rendering.think_start_id,
+            rendering.think_end_id,
+            *rendering.stop_ids,
+        }
+        self.reply = Reply()
+        #: The stop string that ended the text, once one did.
+        self.stopped_by: str | None = None
+
+    def feed(self, ids: Sequence[int]) -> list[Piece]:
+        """Take in the next ids; returns what they add to the reply."""
+        pieces: list[Piece] = []
+        run: list[int] = []
+        for i in ids:
+            if self._drafted is not None:
+                self._drafted.append(i)
+            if self._state == _TOOL:
+                if i not in self._rendering.stop_ids:
+                    self._block.append(i)
+                if i == self._rendering.tool_end_id:
+                    self._close_tool(pieces)
+            elif i in self._special:
+                self._take(run, pieces)
+                run = []
+                self._switch(i, pieces)
+            else:
+                run.append(i)
+        self._take(run, pieces)
+        return pieces
+
+    def finish(self) -> list[Piece]:
+        """No more ids will come; returns what was still held back."""
+        pieces: list[Piece] = []
+        if self._state == _REASONING and self._drafted is not None:
+            # A tool call ended the reasoning, which was never closed.
+            drafted, self._drafted, self._state = self._drafted, None, _TEXT
+            self._held = ""
+            return [*self.feed(drafted), *self.finish()]
+        self._text(self._decoder.flush(), pieces)
+        if self._state == _TOOL:
+            self._close_tool(pieces)
+        if (self._state == _TEXT and not self.stopped_by) or self._state == _REASONING:
+            self._emit(self._held.rstrip(), pieces)
+        self._held = ""
+        return pieces
+
+    def _switch(self, i: int, pieces: list[Piece]) -> None:
+        rendering = self._rendering
+        if i in rendering.stop_ids:
+            return
+        if i == rendering.think_start_id and self._state == _START:
+            self._state = _REASONING
+        elif i == rendering.think_end_id and self._state == _REASONING:
+            if self._drafted is None:
+                self._emit(self._held.rstrip(), pieces)
+            else:
+                self._emit((self._held + self._rendering.tokenizer.decode(self._drafted[:-1])).rstrip(), pieces)
+                self._drafted = None
+            self._state, self._held = _TEXT, ""
+        elif i == rendering.tool_start_id and self._state == _REASONING:
+            self._drafted = self._drafted or [i]
+        elif i == rendering.tool_start_id:
+            self._state, self._block = _TOOL, [i]
+        else:
+            self._take([i], pieces)
+
+    def _take(self, ids: list[int], pieces: list[Piece]) -> None:
+        if ids and not (self._state == _REASONING and self._drafted is not None):
+            self._text(self._decoder.feed(ids), pieces)
+
+    def _text(self, text: str, pieces: list[Piece]) -> None:
+        if not text or self.stopped_by or self._state == _TOOL:
+            return
+        self._held += text
+        if self._state == _START and self._held.strip():
+            self._state = _TEXT
+        if self._state == _TEXT and self._stop and self._cut_at_stop(pieces):
+            return
+        ready = len(self._held.rstrip())
+        if self._state == _TEXT and self._stop:
+            ready = min(ready, self._safe_length())
+        if ready:
+            self._emit(self._held[:ready], pieces)
+            self._held = self._held[ready:]
+
+    def _cut_at_stop(self, pieces: list[Piece]) -> bool:
+        found = [(at, s) for s in self._stop if (at := self._held.find(s)) >= 0]
+        if not found:
+            return False
+        at, self.stopped_by = min(found)
+        self._emit(self._held[:at].rstrip(), pieces)
+        self._held = ""
+        return True
+
+    def _safe_length(self) -> int:
+        """Characters held that no stop string can begin in."""
+        longest = max(map(len, self._stop)) - 1
+        for at in range(max(0, len(self._held) - longest), len(self._held)):
+            if any(s.startswith(self._held[at:]) for s in self._stop):
+                return at
+        return len(self._held)
+
+    def _emit(self, text: str, pieces: list[Piece]) -> None:
+        """Send text; white space before the first character of a reply's text or reasoning is dropped."""
+        begun = self.reply.reasoning if self._state == _REASONING else self.reply.content
+        text = text if begun else text.lstrip()
+        if text:
+            self._add(ReasoningPiece(text) if self._state == _REASONING else TextPiece(text), pieces)
+
+    def _close_tool(self, pieces: list[Piece]) -> None:
+        block, self._block, self._state = self._block, [], _TEXT
+        [parsed] = self._rendering.renderer.parse_response(block).tool_calls or [None]
+        if (
+            parsed is not None
+            and parsed.status is ToolCallParseStatus.OK
+            and isinstance(parsed.name, str)
+            and isinstance(parsed.arguments, dict)
+        ):
+            self._emit_held(pieces)
+            self._add(ToolUse(self._tool_id_prefix + secrets.token_hex(12), parsed.name, parsed.arguments), pieces)
+            return
+        self.reply.malformed = True
+        if not self.stopped_by:
+            self._held += self._rendering.tokenizer.decode(block)
+            self._emit_held(pieces)
+
+    def _emit_held(self, pieces: list[Piece]) -> None:
+        kept = self._held.rstrip()
+        if not self.stopped_by and kept:
+            self._emit(kept, pieces)
+        self._held = self._held[len(kept) :]
+
+    def _add(self, piece: Piece, pieces: list[Piece]) -> None:
+        self.reply.add(piece)
+        pieces.append(piece)

@@ -1,0 +1,5 @@
+"""Any harness that is not known: roles by the shape of the traffic (algorithms.md §4)."""
+
+from agents.proxy.profiles.base import Profile
+
+PROFILE = Profile(name="generic", otherwise=None)

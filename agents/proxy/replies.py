@@ -1,0 +1,97 @@
+"""What a reply is made of while it streams, and once it is whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningPiece:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """One whole tool call; `arguments` is an object."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+    @property
+    def arguments_json(self) -> str:
+        return orjson.dumps(self.arguments).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The end. `reason` is one of stop, stop_sequence, length, tool_calls."""
+
+    reason: str
+    output_tokens: int
+    cached_tokens: int = 0
+    stop_sequence: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The end of a call that got no whole reply. `kind` is one of `agents.proxy.dialects.base.ERRORS`."""
+
+    kind: str
+    message: str
+
+
+Piece = TextPiece | ReasoningPiece | ToolUse
+Event = Piece | Finish | Failure
+
+
+@dataclass(slots=True)
+class Reply:
+    """A reply as the harness sees it. Texts are trimmed of white space at both ends."""
+
+    content: str = ""
+    reasoning: str = ""
+    tool_calls: list[ToolUse] = field(default_factory=list)
+    malformed: bool = False
+
+    def add(self, piece: Piece) -> None:
+        match piece:
+            case TextPiece(text):
+                self.content += text
+            case ReasoningPiece(text):
+                self.reasoning += text
+            case ToolUse():
+                self.tool_calls.append(piece)
+
+    def pieces(self) -> list[Piece]:
+        """The reply as if it had streamed in one burst."""
+        texts: list[Piece] = [ReasoningPiece(self.reasoning)] if self.reasoning else []
+        texts += [TextPiece(self.content)] if self.content else []
+        return [*texts, *self.tool_calls]
+
+    def to_json(self) -> dict[str, Any]:
+        calls = [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in self.tool_calls]
+        return {"content": self.content, "reasoning": self.reasoning, "tool_calls": calls}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any], malformed: bool = False) -> Reply:
+        calls = [ToolUse(c["id"], c["name"], c["arguments"]) for c in value.get("tool_calls", [])]
+        return cls(value.get("content", ""), value.get("reasoning", ""), calls, malformed)
+
+    def message(self) -> dict[str, Any]:
+        """The canonical assistant message that a harness echoes."""
+        message: dict[str, Any] = {"role": "assistant", "content": self.content}
+        if self.tool_calls:
+            message["tool_calls"] = [
+                {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
+                for c in self.tool_calls
+            ]
+        return message

@@ -1,0 +1,216 @@
+"""Every statement that the proxy runs on the database; table and column names are those of Django's models."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import orjson
+import psycopg
+import zstandard
+from psycopg.rows import dict_row, namedtuple_row
+from psycopg_pool import AsyncConnectionPool
+
+CELLS_CHANNEL = "gyre_cells"
+
+_FIND = """
+SELECT e.id, e.attempt, e.run_id, r.config, g.kind = 'evaluation' AS is_evaluation, g.evaluation
+FROM agents_execution e JOIN agents_run r ON r.id = e.run_id JOIN agents_group g ON g.id = e.group_id
+WHERE e.key_hash = %(key_hash)b AND e.state = 'running'
+"""
+
+_IS_LIVE = "SELECT 1 FROM agents_execution WHERE id = %(execution)s AND attempt = %(attempt)s AND state = 'running'"
+
+_CALLS = """
+SELECT number, parent_number, prefix_tokens, tokens, messages, reply, role, conversation, malformed
+FROM agents_call WHERE execution_id = %(execution)s AND attempt = %(attempt)s ORDER BY number
+"""
+
+# The share lock makes a call and the end of its execution exclude each other: recorded before it, or refused.
+_RECORD = """
+WITH live AS (
+    SELECT id FROM agents_execution
+    WHERE id = %(execution)s AND attempt = %(attempt)s AND state IN ('running', 'evaluating') FOR SHARE
+), archived AS (
+    INSERT INTO agents_requestbody (run_id, hash, body, created_at)
+    SELECT %(run)s, %(request_hash)s, %(body)b, now() FROM live
+    ON CONFLICT (run_id, hash) DO NOTHING
+), recorded AS (
+    INSERT INTO agents_call (
+        execution_id, attempt, number, parent_number, prefix_tokens, input_tokens, output_tokens, tokens, state,
+        dialect, role, conversation, branch_reason, false_fork, malformed, finish_reason, sampling, versions,
+        request_hash, messages, reply, model_asked, cell, cached_tokens, error, started_at, first_token_s,
+        duration_s, held_s, committed_at)
+    SELECT id, %(attempt)s, %(number)s, %(parent_number)s, %(prefix_tokens)s, %(input_tokens)s, %(output_tokens)s,
+        %(tokens)b, %(state)s, %(dialect)s, %(role)s, %(conversation)s, %(branch_reason)s, %(false_fork)s,
+        %(malformed)s, %(finish_reason)s, %(sampling)s::jsonb, %(versions)s::jsonb, %(request_hash)s,
+        %(messages)s::jsonb, %(reply)s::jsonb, %(model_asked)s, %(cell)s, %(cached_tokens)s, %(error)s,
+        %(started_at)s, %(first_token_s)s, %(duration_s)s, %(held_s)s, now()
+    FROM live
+    ON CONFLICT (execution_id, attempt, number) DO NOTHING
+)
+SELECT EXISTS (SELECT 1 FROM live) AS live
+"""
+
+_HELD = """
+UPDATE agents_execution SET held_s = held_s + %(held_s)s
+WHERE id = %(execution)s AND attempt = %(attempt)s AND state = 'running'
+"""
+
+_CELLS = """
+SELECT c.id, c.run_id, c.index, c.epoch, c.engine_url, c.engine_key, c.weight_version, c.weight_hash, c.evaluation,
+    c.role = 'rollout' AND c.desired_role = 'rollout' AS routable
+FROM scheduler_cell c JOIN agents_run r ON r.id = c.run_id
+WHERE c.engine_url <> '' AND c.role IN ('rollout', 'switching')
+    AND r.state IN ('starting', 'running', 'paused', 'stopping')
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionRow:
+    """The execution that a key opens."""
+
+    id: int
+    attempt: int
+    run_id: int
+    config: dict[str, Any]
+    is_evaluation: bool
+    evaluation: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CellRow:
+    id: int
+    run_id: int
+    index: int
+    epoch: int
+    engine_url: str
+    engine_key: str
+    weight_version: int
+    weight_hash: str
+    evaluation: int | None
+    routable: bool
+
+
+@dataclass(slots=True)
+class CallRow:
+    """One row of agents_call, with the raw request for the archive."""
+
+    execution: int
+    attempt: int
+    run: int
+    number: int
+    parent_number: int | None
+    prefix_tokens: int
+    input_tokens: int
+    output_tokens: int
+    tokens: bytes
+    state: str
+    dialect: str
+    role: str
+    conversation: str
+    branch_reason: str
+    false_fork: bool
+    malformed: bool
+    finish_reason: str
+    sampling: dict[str, Any]
+    versions: list[list[int]]
+    request_hash: str
+    raw_request: bytes
+    messages: list[dict[str, Any]]
+    reply: dict[str, Any]
+    model_asked: str
+    cell: int | None
+    cached_tokens: int
+    error: str
+    started_at: datetime
+    first_token_s: float | None
+    duration_s: float
+    held_s: float
+
+
+@dataclass(slots=True)
+class Store:
+    """The proxy's database. Statements commit by themselves; a pool of connections shares the work."""
+
+    database_url: str
+    pool_size: int = 6
+    _pool: AsyncConnectionPool[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._pool = AsyncConnectionPool(
+            self.database_url,
+            min_size=1,
+            max_size=self.pool_size,
+            open=False,
+            kwargs={"autocommit": True, "prepare_threshold": 1},
+        )
+
+    async def open(self) -> None:
+        await self._pool.open()
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def find(self, key: str) -> ExecutionRow | None:
+        """The running execution whose attempt has this key."""
+        row = await self._one(_FIND, {"key_hash": key_hash(key)})
+        return None if row is None else ExecutionRow(*row)
+
+    async def is_live(self, execution: int, attempt: int) -> bool:
+        return await self._one(_IS_LIVE, {"execution": execution, "attempt": attempt}) is not None
+
+    async def calls(self, execution: int, attempt: int) -> list[Any]:
+        """Recorded calls of an attempt, oldest first."""
+        async with self._pool.connection() as connection:
+            cursor = connection.cursor(row_factory=namedtuple_row, binary=True)
+            await cursor.execute(_CALLS, {"execution": execution, "attempt": attempt})
+            return await cursor.fetchall()
+
+    async def record(self, row: CallRow) -> bool:
+        """Commit a call; False when its attempt no longer takes any. Repeating it after a lost answer is harmless."""
+        values = {name: getattr(row, name) for name in CallRow.__slots__}
+        values |= {name: _json(values[name]) for name in ("sampling", "versions", "messages", "reply")}
+        values |= {name: _storable(values[name]) for name in ("model_asked", "error", "conversation")}
+        values["body"] = zstandard.ZstdCompressor(level=3).compress(values.pop("raw_request"))
+        found = await self._one(_RECORD, values)
+        return bool(found[0])
+
+    async def add_held(self, execution: int, attempt: int, held_s: float) -> bool:
+        """Tell how long calls were held for scheduling; False when the attempt has ended."""
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(_HELD, {"execution": execution, "attempt": attempt, "held_s": held_s})
+            return cursor.rowcount > 0
+
+    async def watch_cells(self, interval_s: float) -> AsyncIterator[list[CellRow]]:
+        """The cells with an engine, at once, after every notification, and every `interval_s`."""
+        async with await psycopg.AsyncConnection.connect(self.database_url, autocommit=True) as connection:
+            await connection.execute(f"LISTEN {CELLS_CHANNEL}")
+            cursor = connection.cursor(row_factory=dict_row)
+            while True:
+                await cursor.execute(_CELLS, prepare=True)
+                yield [CellRow(**row) for row in await cursor.fetchall()]
+                async for _ in connection.notifies(timeout=interval_s, stop_after=1):
+                    pass
+
+    async def _one(self, statement: str, values: dict[str, Any]) -> Any:
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(statement, values)
+            return await cursor.fetchone()
+
+
+def key_hash(key: str) -> bytes:
+    """What the database keeps of an execution key."""
+    return hashlib.sha256(key.encode()).digest()
+
+
+def _json(value: Any) -> str:
+    """JSON that jsonb takes: it cannot hold the character U+0000."""
+    return orjson.dumps(value).decode().replace("\\u0000", "\\ufffd")
+
+
+def _storable(text: str) -> str:
+    return text.replace("\x00", "\ufffd")

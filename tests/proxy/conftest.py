@@ -1,0 +1,11 @@
+from collections.abc import Iterator
+
+import pytest
+
+from tests.proxy.backstage import Backstage, backstage
+
+
+@pytest.fixture
+def stage(database_url: str) -> Iterator[Backstage]:
+    with backstage(database_url) as found:
+        yield found
