@@ -134,3 +134,19 @@ def test_external_servers_are_used_as_they_are(home: Path, monkeypatch: pytest.M
     with embedded.servers() as urls:
         assert urls == embedded.Urls("postgresql://elsewhere/gyre", "redis://elsewhere")
     assert not home.exists()
+
+
+def test_an_ordinary_user_gets_the_same_without_a_user_namespace_of_our_own(home: Path) -> None:
+    program = (
+        "import os, psycopg; from gyreweb import embedded\n"
+        "assert os.geteuid() != 0\n"
+        "with embedded.servers() as urls, psycopg.connect(urls.database) as connection:\n"
+        "    print(connection.execute('SELECT current_database()').fetchone()[0])"
+    )
+    as_ordinary_user = ["unshare", "--user", "--map-user=4321", "--"] if os.geteuid() == 0 else []
+    done = subprocess.run(
+        [*as_ordinary_user, sys.executable, "-c", program],
+        cwd=env.REPO_ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "gyre\n"), done.stderr
+    assert mode(home) == mode(home / "postgres") == mode(home / "valkey") == 0o700

@@ -1,0 +1,169 @@
+"""What this machine has and lacks for Gyre, and what to do about it. Used by `manage.py doctor`."""
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from gyreweb import embedded, env
+from gyreweb.embedded import ports
+from gyreweb.embedded.postgres import IN_USER_NAMESPACE
+from gyreweb.setup import system
+from gyreweb.supervisor import record
+
+GIB = 1024**3
+MIN_DISK_GIB = 5
+MIN_MEMORY_GIB = 6
+MIN_CORES = 2
+#: Everything a sandbox needs at once: its own mounts, pids, network and user.
+SANDBOX_PROBE = (
+    "bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true",
+)  # fmt: skip
+
+
+class Level(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`remedy` says what to do; it is empty when there is nothing to do."""
+
+    subject: str
+    level: Level
+    detail: str
+    remedy: str = ""
+
+
+def examine() -> Iterator[Finding]:
+    """Every check, in the order in which a person would mend things."""
+    for check in CHECKS:
+        yield from check()
+
+
+def _python() -> Iterator[Finding]:
+    version = sys.version.split()[0]
+    good = sys.version_info[:2] == (3, 11)
+    remedy = "" if good else "the locks are made for Python 3.11: run `make setup PYTHON=python3.11`"
+    yield Finding("python", Level.OK if good else Level.WARNING, version, remedy)
+
+
+def _packages() -> Iterator[Finding]:
+    for lock, level in (("control-plane", Level.MISSING), ("cells-cpu", Level.MISSING), ("dev", Level.WARNING)):
+        wrong = []
+        lines = (env.REPO_ROOT / "locks" / f"{lock}.lock").read_text().splitlines()
+        for name, pinned in (line.split("==") for line in lines if line and not line.startswith("#")):
+            try:
+                found = importlib.metadata.version(name).split("+")[0]
+            except importlib.metadata.PackageNotFoundError:
+                found = "not installed"
+            if found != pinned:
+                wrong.append(f"{name} {found}, not {pinned}")
+        command = "make setup-dev" if lock == "dev" else "make setup"
+        detail = f"{len(wrong)} differ: {'; '.join(wrong[:3])}" if wrong else f"as in {lock}.lock"
+        yield Finding(f"packages {lock}", level if wrong else Level.OK, detail, f"run `{command}`" if wrong else "")
+
+
+def _torch() -> Iterator[Finding]:
+    try:
+        yield Finding("torch", Level.OK, importlib.metadata.version("torch"))
+    except importlib.metadata.PackageNotFoundError:
+        yield Finding("torch", Level.MISSING, "not installed", "run `make setup`")
+
+
+def _system_packages() -> Iterator[Finding]:
+    for package in (*system.RUNTIME, *system.CELLS):
+        if package.present():
+            yield Finding(package.name, Level.OK, package.why)
+        else:
+            yield Finding(package.name, Level.MISSING, f"missing: {package.why}", system.install_line([package]))
+    if system.BROWSER.present():
+        yield Finding(system.BROWSER.name, Level.OK, system.BROWSER.why)
+    else:
+        yield Finding(
+            system.BROWSER.name, Level.WARNING, "missing: browser tests", system.install_line([system.BROWSER])
+        )
+
+
+def _namespaces() -> Iterator[Finding]:
+    remedy = (
+        "allow user namespaces: `sysctl -w kernel.unprivileged_userns_clone=1` (Debian), "
+        "`sysctl -w kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu), or run the container with "
+        "`--security-opt seccomp=unconfined`"
+    )
+    yield _runs("sandbox (bubblewrap)", SANDBOX_PROBE, remedy)
+    if os.geteuid() == 0:
+        yield _runs("user namespace (Postgres as root)", (*IN_USER_NAMESPACE, "--", "true"), remedy)
+
+
+def _machine() -> Iterator[Finding]:
+    cores = len(os.sched_getaffinity(0))
+    yield Finding("cores", Level.OK if cores >= MIN_CORES else Level.WARNING, str(cores))
+    memory = _available_memory() / GIB
+    yield Finding(
+        "memory",
+        Level.OK if memory >= MIN_MEMORY_GIB else Level.WARNING,
+        f"{memory:.1f} GiB available",
+        "" if memory >= MIN_MEMORY_GIB else f"quickstart wants {MIN_MEMORY_GIB} GiB: close other programs",
+    )
+
+
+def _home() -> Iterator[Finding]:
+    home = env.home()
+    existing = next(path for path in (home, *home.parents) if path.exists())
+    if not os.access(existing, os.W_OK):
+        yield Finding("GYRE_HOME", Level.MISSING, f"{home} is not writable", "set GYRE_HOME to a directory of yours")
+        return
+    free = shutil.disk_usage(existing).free / GIB
+    good = free >= MIN_DISK_GIB
+    remedy = "" if good else f"free {MIN_DISK_GIB} GiB, or set GYRE_HOME to another disk"
+    yield Finding("GYRE_HOME", Level.OK if good else Level.WARNING, f"{home}, {free:.0f} GiB free", remedy)
+
+
+def _ports() -> Iterator[Finding]:
+    if record.is_held(env.home()):
+        mine = record.read(env.home())
+        yield Finding("ports", Level.OK, f"in use by the Gyre that runs here{f': {mine.web}' if mine else ''}")
+        return
+    for variable, default in (("GYRE_WEB_PORT", 8700), ("GYRE_PROXY_PORT", 8701)):
+        port = env.integer(variable, default)
+        if ports.is_free(port):
+            yield Finding(variable, Level.OK, f"{port} is free")
+        else:
+            yield Finding(variable, Level.MISSING, f"{port} is taken", f"set {variable} to a free port")
+
+
+def _servers() -> Iterator[Finding]:
+    try:
+        with embedded.servers() as urls:
+            hosts = ", ".join(url.rsplit("@", 1)[-1] for url in (urls.database, urls.redis))
+            yield Finding("Postgres and Valkey", Level.OK, hosts)
+    except embedded.EmbeddedError as error:
+        yield Finding("Postgres and Valkey", Level.MISSING, str(error), "see the text above")
+
+
+def _runs(subject: str, command: tuple[str, ...], remedy: str) -> Finding:
+    if shutil.which(command[0]) is None:
+        return Finding(subject, Level.MISSING, f"{command[0]} is not installed", "see above")
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    if done.returncode == 0:
+        return Finding(subject, Level.OK, "works")
+    return Finding(subject, Level.MISSING, done.stderr.strip() or f"exit code {done.returncode}", remedy)
+
+
+def _available_memory() -> int:
+    """Bytes that can be used without swapping."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+
+
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+    _python, _packages, _torch, _system_packages, _namespaces, _machine, _home, _ports, _servers,
+)  # fmt: skip
