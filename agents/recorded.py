@@ -1,6 +1,10 @@
-"""Recorded calls of one attempt, read for folding: the only query that loads token columns in bulk."""
+"""Recorded calls read for folding: the only place that loads token columns in bulk."""
 
+from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
+
+from django.db.models import F
 
 from agents.core.fold import Folded, RecordedCall, fold
 from agents.models import Call, Execution
@@ -12,29 +16,31 @@ class StoredCall:
     false_fork: bool
 
 
-def calls_of(execution: Execution) -> list[StoredCall]:
-    """Every call of the execution's current attempt."""
-    rows = Call.objects.filter(execution=execution, attempt=execution.attempt).values_list(
-        "number", "parent_number", "prefix_tokens", "tokens", "versions", "role", "state", "false_fork"
-    )
-    return [
-        StoredCall(
-            RecordedCall(
-                number,
-                parent,
-                prefix_tokens,
-                tokens,
-                versions,
-                role,
-                acknowledged=state in (Call.State.COMPLETE, Call.State.QUARANTINED),
-                quarantined=state == Call.State.QUARANTINED,
-            ),
-            false_fork,
+def calls_of(execution_ids: Collection[int]) -> dict[int, list[StoredCall]]:
+    """Calls of the current attempt of each execution, in one query. An execution without calls has an empty list."""
+    rows = (
+        Call.objects.filter(execution__in=execution_ids, attempt=F("execution__attempt"))
+        .order_by()
+        .values_list(
+            "execution", "number", "parent_number", "prefix_tokens", "tokens", "versions", "role", "state", "false_fork"
         )
-        for number, parent, prefix_tokens, tokens, versions, role, state, false_fork in rows
-    ]
+    )
+    found: dict[int, list[StoredCall]] = defaultdict(list)
+    for execution, number, parent, prefix_tokens, tokens, versions, role, state, false_fork in rows:
+        call = RecordedCall(
+            number,
+            parent,
+            prefix_tokens,
+            tokens,
+            versions,
+            role,
+            acknowledged=state in (Call.State.COMPLETE, Call.State.QUARANTINED),
+            quarantined=state == Call.State.QUARANTINED,
+        )
+        found[execution].append(StoredCall(call, false_fork))
+    return {execution: found[execution] for execution in execution_ids}
 
 
 def folded(execution: Execution) -> Folded:
     """The tree of the execution's current attempt."""
-    return fold(call.recorded for call in calls_of(execution))
+    return fold(call.recorded for call in calls_of([execution.pk])[execution.pk])

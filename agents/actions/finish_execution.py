@@ -43,7 +43,7 @@ def finish_execution(execution_id: int, attempt: int, verdict: Verdict, end: Har
         )
         if execution is None:
             return False
-        calls = calls_of(execution)
+        calls = calls_of([execution.pk])[execution.pk]
         folded = fold(call.recorded for call in calls)
         result = outcome.judge(verdict, end, sum(call.recorded.acknowledged for call in calls))
         _write_assessment(execution, verdict, result)
