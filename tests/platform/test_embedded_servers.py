@@ -136,16 +136,17 @@ def test_external_servers_are_used_as_they_are(home: Path, monkeypatch: pytest.M
     assert not home.exists()
 
 
-def test_an_ordinary_user_gets_the_same_without_a_user_namespace_of_our_own(home: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="this whole run is by an ordinary user")
+@pytest.mark.parametrize("uid", [1, 54321], ids=["with a passwd entry", "unknown to the system"])
+def test_an_ordinary_user_gets_the_same(home: Path, uid: int) -> None:
     program = (
         "import os, psycopg; from gyreweb import embedded\n"
-        "assert os.geteuid() != 0\n"
+        f"assert os.geteuid() == {uid}\n"
         "with embedded.servers() as urls, psycopg.connect(urls.database) as connection:\n"
         "    print(connection.execute('SELECT current_database()').fetchone()[0])"
     )
-    as_ordinary_user = ["unshare", "--user", "--map-user=4321", "--"] if os.geteuid() == 0 else []
     done = subprocess.run(
-        [*as_ordinary_user, sys.executable, "-c", program],
+        ["unshare", "--user", f"--map-user={uid}", f"--map-group={uid}", "--", sys.executable, "-c", program],
         cwd=env.REPO_ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "gyre\n"), done.stderr
