@@ -1,7 +1,6 @@
 """The processes of a Gyre on one machine, and how to see that each is ready."""
 
 import os
-import socket
 import sys
 import urllib.error
 import urllib.request
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gyreweb import env
+from trainers.cells import wire
 
 LOOPBACK = "127.0.0.1"
 CELERY_QUIETLY = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "INFO")
@@ -40,9 +40,9 @@ def all_services(home: Path, host: str, ports: Ports) -> list[Service]:
         "--no-access-log", "--timeout-graceful-shutdown", "3",
     )  # fmt: skip
     return [
-        Service("cellhost", (python, "-m", "trainers.cells.host"), _socket(home / "run" / "cellhost.sock")),
-        Service("web", (python, *web), _http(host, ports.web)),
-        Service("proxy", (python, "-m", "agents.proxy"), _port(LOOPBACK, ports.proxy)),
+        Service("cellhost", (python, "-m", "trainers.cells.host"), _cell_host(home)),
+        Service("web", (python, *web), _http(host, ports.web, "/login/")),
+        Service("proxy", (python, "-m", "agents.proxy"), _http(LOOPBACK, ports.proxy, "/health")),
         _worker("worker-executions", "executions", threads=160),
         _worker("worker-control", "evaluation,cells,control", threads=24),
         Service("scheduler", (python, "manage.py", "run_scheduler"), lambda _log: True),
@@ -73,37 +73,24 @@ def _worker(name: str, queues: str, threads: int) -> Service:
     return Service(name, command, lambda log: CELERY_READY in log)
 
 
-def _port(host: str, port: int) -> Callable[[bytes], bool]:
+def _cell_host(home: Path) -> Callable[[bytes], bool]:
     def ready(_log: bytes) -> bool:
         try:
-            socket.create_connection((host, port), timeout=1).close()
-        except OSError:
+            wire.ask(home, {"op": "list"}, timeout_s=2)
+        except (wire.HostUnavailable, wire.HostRefused):
             return False
         return True
 
     return ready
 
 
-def _socket(path: Path) -> Callable[[bytes], bool]:
-    def ready(_log: bytes) -> bool:
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(1)
-            try:
-                probe.connect(str(path))
-            except OSError:
-                return False
-        return True
-
-    return ready
-
-
-def _http(host: str, port: int) -> Callable[[bytes], bool]:
+def _http(host: str, port: int, path: str) -> Callable[[bytes], bool]:
     """An answer of any kind will do, except a server error."""
     reachable = LOOPBACK if host == "0.0.0.0" else host
 
     def ready(_log: bytes) -> bool:
         try:
-            with urllib.request.urlopen(f"http://{reachable}:{port}/login/", timeout=2):
+            with urllib.request.urlopen(f"http://{reachable}:{port}{path}", timeout=2):
                 return True
         except urllib.error.HTTPError as answer:
             with answer:
