@@ -1,4 +1,4 @@
-"""Import a directory of tasks: every task is read, and what this machine cannot honour is refused, before a row is made."""
+"""Import a directory of tasks: all are read, and what cannot be honoured is refused, before a row is made."""
 
 from __future__ import annotations
 

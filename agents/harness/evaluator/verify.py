@@ -65,10 +65,9 @@ def _evaluate(server: SandboxServer, site: Worksite, evaluation: Evaluation, dea
 
 
 def _verdict(workspace: Workspace, key: str, end: Exit, log: str) -> Verdict:
-    files = (
-        read_untrusted(workspace.verifier_logs / name, rewards.MAX_BYTES) for name in ("reward.json", "reward.txt")
-    )
-    score = rewards.read(*files, key)
+    folder = workspace.verifier_logs
+    reward_json = read_untrusted(folder / "reward.json", rewards.MAX_BYTES)
+    score = rewards.read(reward_json, read_untrusted(folder / "reward.txt", rewards.MAX_BYTES), key)
     if score.value is None:
         verdict = _unresolved(score.reason_code or Reason.REWARD_INVALID, score.reason, end.code, log)
         return replace(verdict, rewards=score.rewards)

@@ -1,1 +1,1 @@
-"""Sandboxes: one process tree per execution that sees only its own files and the model proxy (tasks.md "Local sandbox")."""
+"""Sandboxes: a process tree per execution that sees only its own files and the model proxy (tasks.md §6)."""

@@ -104,7 +104,9 @@ class Box:
         stdin = hold_read if self._entered else _NULL
         targets = {0: stdin, 1: output, 2: output, bubblewrap.INFO_FD: info_write, bubblewrap.READY_FD: ready_write}
         # By way of high numbers, so that no source is overwritten before it is copied.
-        actions = [(os.POSIX_SPAWN_DUP2, source, _HIGH + target) for target, source in targets.items()]
+        actions: list[tuple[Any, ...]] = [
+            (os.POSIX_SPAWN_DUP2, source, _HIGH + target) for target, source in targets.items()
+        ]
         actions += [(os.POSIX_SPAWN_DUP2, _HIGH + target, target) for target in targets]
         actions += [(os.POSIX_SPAWN_CLOSE, _HIGH + target) for target in targets]
         environment = {"PATH": _PATH, **spec["env"]}
@@ -238,9 +240,9 @@ class Box:
         if self._channel:
             selector.unregister(self._channel)
             self._channel.close()
-        for number in (self._hold, self._init_pidfd):
-            if number is not None:
-                os.close(number)
+        for kept in (self._hold, self._init_pidfd):
+            if kept is not None:
+                os.close(kept)
         if self._forwarder:
             self._forwarder.close()
         for shown in self._shown:

@@ -10,7 +10,7 @@ DEFAULT_UID = 65_530
 
 
 def sandbox_uid() -> int | None:
-    """Where Gyre runs as root: the unprivileged user and group of sandboxes (`GYRE_SANDBOX_UID`). Else None: its own."""
+    """The unprivileged user and group of sandboxes where Gyre is root (`GYRE_SANDBOX_UID`). Else None: its own."""
     if os.geteuid() != 0:
         return None
     uid = int(os.environ.get("GYRE_SANDBOX_UID", DEFAULT_UID))

@@ -5,7 +5,8 @@ imports the programs it is to call (`program` of a spec) before the first reques
 execution pays no import, and is still a process of its own in namespaces of its own.
 
 Requests: {"op": "start", "id": n, …SandboxSpec.message()} and {"op": "stop", "id": n}.
-Reports: {"op": "started", "id", "pid", "pid_namespace"}, {"op": "exited", "id", "code"}, {"op": "failed", "id", "error"}.
+Reports: {"op": "started", "id", "pid", "pid_namespace"}, {"op": "exited", "id", "code"},
+{"op": "failed", "id", "error"}.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parts of a sandbox's file tree that are the same for all: `/etc` without anything secret, and the frame of `/logs`."""
+"""What is the same in every sandbox: `/etc` without anything secret, and the frame of `/logs`."""
 
 from __future__ import annotations
 

@@ -215,7 +215,8 @@ def _step(table: Table) -> c.StepConfig:
     name = table.text("name")
     if not _STEP_NAME.match(name):
         raise table.bad("name", f"must be a portable file name, not {name!r}")
-    least = table.take("min_reward", "a number or a table of numbers", _is_min_reward, {})
+    nothing: Any = {}
+    least = table.take("min_reward", "a number or a table of numbers", _is_min_reward, nothing)
     return c.StepConfig(
         name=name,
         agent=_agent(table.table("agent")),

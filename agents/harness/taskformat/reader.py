@@ -91,11 +91,13 @@ class Table:
         return Table(self.source, self.free(key), (*self.path, key))
 
     def tables(self, key: str) -> list[Table]:
-        rows = self.take(key, "a list of tables", lambda v: _is_list(v, dict), [])
+        none: list[dict[str, Any]] = []
+        rows = self.take(key, "a list of tables", lambda v: _is_list(v, dict), none)
         return [Table(self.source, row, (*self.path, key, index)) for index, row in enumerate(rows)]
 
     def items(self, key: str) -> list[tuple[Path, Any]]:
-        rows = self.take(key, "a list", lambda v: isinstance(v, list), [])
+        none: list[Any] = []
+        rows = self.take(key, "a list", lambda v: isinstance(v, list), none)
         return [((*self.path, key, index), row) for index, row in enumerate(rows)]
 
     def rest(self) -> dict[str, Any]:

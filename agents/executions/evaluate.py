@@ -1,0 +1,55 @@
+"""Evaluate one attempt whose harness has ended, under a lease and a time budget of its own (algorithms.md §5)."""
+
+from __future__ import annotations
+
+import logging
+
+from django.db import Error as DatabaseError
+
+from agents.actions.finish_execution import finish_execution
+from agents.core.outcome import Reason, Status, Verdict
+from agents.executions import leases
+from agents.executions.leases import Lease, brief_connection
+from agents.executions.worker import Worker
+from agents.harness.drivers import DRIVERS
+from agents.harness.evaluator import Evaluation, evaluate
+from agents.harness.taskformat import BadTask
+from agents.harness.worksite import Worksite
+
+log = logging.getLogger(__name__)
+
+
+def evaluate_next(worker: Worker) -> bool:
+    """Evaluate the execution that has waited longest. False when none waits."""
+    lease = leases.lease_evaluation(worker.owner)
+    if lease is None:
+        return False
+    with worker.heartbeat.holding(lease) as hold:
+        verdict, site = _judge(worker, lease)
+        if hold.lost.is_set():
+            return True
+        with brief_connection():
+            finish_execution(lease.execution_id, lease.attempt, verdict, lease.end)
+        if site is not None:
+            site.workspace.remove()
+    return True
+
+
+def _judge(worker: Worker, lease: Lease) -> tuple[Verdict, Worksite | None]:
+    driver = DRIVERS[lease.config.harness]
+    place = worker.place(lease.run_id, lease.execution_id, lease.attempt)
+    try:
+        site = Worksite.open(lease.task_path, lease.task_digest, driver, worker.home, place)
+        evaluation = Evaluation(lease.config.reward_key, lease.config.evaluation_timeout_s)
+        return evaluate(worker.evaluation_server, site, evaluation), site
+    except DatabaseError:
+        raise
+    except (BadTask, OSError) as error:
+        return _crashed(str(error)), None
+    except Exception as error:
+        log.exception("evaluation of execution %s attempt %s failed", lease.execution_id, lease.attempt)
+        return _crashed(f"{type(error).__name__}: {error}"), None
+
+
+def _crashed(reason: str) -> Verdict:
+    return Verdict(Status.UNRESOLVED, reason_code=Reason.EVALUATOR_CRASHED, reason=reason.replace("\0", "�")[:2000])

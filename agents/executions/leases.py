@@ -1,0 +1,174 @@
+"""Executions are taken from rows by a lease on the database's clock; messages only say that there may be some.
+
+Rows are locked in the order execution, group, run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from django.db import close_old_connections, transaction
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from agents import events
+from agents.config import RunConfig, parse
+from agents.core.outcome import HarnessEnd, Reason
+from agents.models import Execution, Group, Run
+
+LEASE_S = 30.0
+State = Execution.State
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A leased attempt and what is needed to work on it. `key` is known to the worker alone, and only while it runs."""
+
+    execution_id: int
+    attempt: int
+    run_id: int
+    task_path: Path
+    task_digest: str
+    config: RunConfig
+    key: str = ""
+    end: HarnessEnd = field(default_factory=HarnessEnd)
+
+    def rows(self) -> Any:
+        """The execution's row while this attempt is still the live one."""
+        return Execution.objects.filter(
+            pk=self.execution_id, attempt=self.attempt, state__in=(State.RUNNING, State.EVALUATING)
+        )
+
+
+@contextmanager
+def brief_connection() -> Iterator[None]:
+    """Give the database connection back when the block ends: a worker has more threads than there are connections."""
+    try:
+        yield
+    finally:
+        close_old_connections()
+
+
+def expiry() -> Any:
+    return Now() + timedelta(seconds=LEASE_S)
+
+
+def lease_next(owner: str) -> Lease | None:
+    """Take the oldest queued execution: it runs, under a key of its own (proxy.md "Address and identity")."""
+    key = secrets.token_urlsafe(24)
+    with brief_connection(), transaction.atomic():
+        execution = _first(Q(state=State.QUEUED, run__state__in=(Run.State.STARTING, Run.State.RUNNING)), "queued_at")
+        if execution is None:
+            return None
+        Execution.objects.filter(pk=execution.pk).update(
+            state=State.RUNNING,
+            lease_owner=owner,
+            lease_expires_at=expiry(),
+            key_hash=hashlib.sha256(key.encode()).digest(),
+            launched_at=Now(),
+            harness_started_at=None,
+            harness_ended_at=None,
+            harness_log="",
+            held_s=0.0,
+            sandbox={},
+        )
+        if execution.attempt == 1 and execution.group.kind == Group.Kind.TRAINING:
+            Run.objects.filter(pk=execution.run_id).update(launched=F("launched") + 1)
+        payload = {"execution": execution.pk, "group": execution.group_id, "attempt": execution.attempt}
+        events.record(execution.run_id, events.EventKind.EXECUTION_LAUNCHED, payload)
+        return _lease(execution, key)
+
+
+def lease_evaluation(owner: str) -> Lease | None:
+    """Take an execution whose harness has ended and that nobody evaluates."""
+    free = Q(lease_expires_at__isnull=True) | Q(lease_expires_at__lt=Now())
+    with brief_connection(), transaction.atomic():
+        execution = _first(Q(state=State.EVALUATING, run__state__in=Run.LIVE_STATES) & free, "harness_ended_at")
+        if execution is None:
+            return None
+        Execution.objects.filter(pk=execution.pk).update(lease_owner=owner, lease_expires_at=expiry())
+        return _lease(execution)
+
+
+def _first(condition: Q, order: str) -> Execution | None:
+    rows = Execution.objects.select_for_update(skip_locked=True, of=("self",)).select_related("group__task", "run")
+    return rows.filter(condition).order_by(order, "pk").first()
+
+
+def _lease(execution: Execution, key: str = "") -> Lease:
+    task = execution.group.task
+    timeout = execution.sandbox.get("timeout")
+    return Lease(
+        execution_id=execution.pk,
+        attempt=execution.attempt,
+        run_id=execution.run_id,
+        task_path=Path(task.path),
+        task_digest=task.digest,
+        config=parse(execution.run.config),
+        key=key,
+        end=HarnessEnd(
+            exit_code=execution.harness_exit,
+            timeout=Reason(timeout) if timeout else None,
+            num_malformed_calls=execution.num_malformed_calls,
+            hit_turn_limit=execution.hit_turn_limit,
+        ),
+    )
+
+
+def harness_started(lease: Lease, sandbox: dict[str, Any]) -> bool:
+    """False when the attempt is no longer the live one."""
+    with brief_connection():
+        return bool(lease.rows().update(harness_started_at=Now(), sandbox=sandbox))
+
+
+def held_s(lease: Lease) -> float:
+    """How long the proxy has held calls of this attempt for scheduling; not the agent's time."""
+    with brief_connection():
+        return float(lease.rows().values_list("held_s", flat=True).first() or 0.0)
+
+
+def harness_ended(lease: Lease, end: HarnessEnd, log: str) -> bool:
+    """Hand the attempt to the evaluators: no lease, no key, the file tree stays."""
+    with brief_connection(), transaction.atomic():
+        row = lease.rows().select_for_update().first()
+        if row is None:
+            return False
+        row.state, row.lease_owner, row.lease_expires_at, row.key_hash = State.EVALUATING, "", None, None
+        row.harness_ended_at, row.harness_exit, row.harness_log = Now(), end.exit_code, log
+        row.num_malformed_calls, row.hit_turn_limit = end.num_malformed_calls, end.hit_turn_limit
+        row.timed_out = end.timeout is not None
+        row.sandbox = {**row.sandbox, "timeout": end.timeout or ""}
+        row.save(
+            update_fields=[
+                "state", "lease_owner", "lease_expires_at", "key_hash", "harness_ended_at", "harness_exit",
+                "harness_log", "num_malformed_calls", "hit_turn_limit", "timed_out", "sandbox",
+            ]
+        )  # fmt: skip
+        return True
+
+
+def renew(owner: str, execution_ids: list[int]) -> None:
+    with brief_connection():
+        Execution.objects.filter(pk__in=execution_ids, lease_owner=owner).update(lease_expires_at=expiry())
+
+
+def give_up(owner: str) -> None:
+    """Let every lease of this worker expire now; the scheduler has the executions started again."""
+    with brief_connection():
+        Execution.objects.filter(lease_owner=owner, lease_expires_at__isnull=False).update(lease_expires_at=Now())
+
+
+def live_attempts(owner: str, execution_ids: list[int]) -> set[tuple[int, int]]:
+    """Which of these (execution, attempt) pairs this worker still holds."""
+    with brief_connection():
+        rows = Execution.objects.filter(
+            pk__in=execution_ids, lease_owner=owner, state__in=(State.RUNNING, State.EVALUATING)
+        )
+        return set(rows.values_list("pk", "attempt"))

@@ -1,0 +1,114 @@
+"""Run one attempt: prepare, harness under its time limits, hand over to the evaluators (algorithms.md §5).
+
+Whatever goes wrong ends in a reason code: an attempt is never lost and never silently zero.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from pathlib import Path
+
+from django.db import Error as DatabaseError
+
+from agents.actions.finish_execution import finish_execution
+from agents.core.outcome import HarnessEnd, Reason, Status, Verdict
+from agents.executions import leases
+from agents.executions.heartbeat import Hold
+from agents.executions.leases import Lease, brief_connection
+from agents.executions.worker import Worker
+from agents.harness.drivers import DRIVERS
+from agents.harness.sandbox.base import SandboxError
+from agents.harness.sandbox.client import Sandbox
+from agents.harness.sandbox.processes import boot_id, start_ticks
+from agents.harness.sandbox.workspace import read_log
+from agents.harness.taskformat import BadTask
+from agents.harness.worksite import Worksite
+
+log = logging.getLogger(__name__)
+
+
+def run_next(worker: Worker) -> bool:
+    """Run the oldest queued execution to the end of its harness. False when none is queued."""
+    lease = leases.lease_next(worker.owner)
+    if lease is None:
+        return False
+    with worker.heartbeat.holding(lease) as hold:
+        try:
+            _Attempt(worker, lease, hold).run()
+        except DatabaseError:
+            raise  # the lease expires and the execution starts again
+        except SandboxError as error:
+            _unresolved(lease, hold, error.code, str(error))
+        except (BadTask, OSError) as error:
+            _unresolved(lease, hold, Reason.SANDBOX_NEVER_HEALTHY, str(error))
+        except Exception as error:
+            log.exception("execution %s attempt %s failed", lease.execution_id, lease.attempt)
+            _unresolved(lease, hold, Reason.HARNESS_NEVER_HEALTHY, f"{type(error).__name__}: {error}")
+    return True
+
+
+class _Attempt:
+    def __init__(self, worker: Worker, lease: Lease, hold: Hold) -> None:
+        self._worker, self._lease, self._hold = worker, lease, hold
+        self._place = worker.place(lease.run_id, lease.execution_id, lease.attempt)
+        self._started = time.monotonic()
+
+    def run(self) -> None:
+        lease, server = self._lease, self._worker.harness_server
+        driver = DRIVERS[lease.config.harness]
+        site = Worksite.open(lease.task_path, lease.task_digest, driver, self._worker.home, self._place)
+        _remove_older_attempts(self._place, lease.execution_id)
+        site.prepare(server)
+        spec = site.harness_spec(lease.key, self._worker.proxy_socket)
+        sandbox = server.start(spec)
+        self._hold.on_lost = lambda: server.stop(sandbox)
+        if self._hold.lost.is_set():
+            server.stop(sandbox)
+        sandbox.wait_started(lease.config.overall_timeout_s)
+        known = {"boot": boot_id(), "pid": sandbox.pid, "start": start_ticks(sandbox.pid), "place": str(self._place)}
+        if not leases.harness_started(lease, known):
+            server.stop(sandbox)
+        timeout, code = self._wait(sandbox, site.task.config.agent.timeout_s)
+        if self._hold.lost.is_set():
+            site.workspace.remove()
+            return
+        report = driver.report(site.workspace.agent_logs)
+        end = HarnessEnd(code, timeout, report.num_malformed_calls, report.hit_turn_limit)
+        if not leases.harness_ended(lease, end, read_log(spec.log)):
+            site.workspace.remove()
+
+    def _wait(self, sandbox: Sandbox, task_timeout_s: float | None) -> tuple[Reason | None, int]:
+        """The limit that stopped the harness, if one did, and the exit code. Afterwards nothing of it runs."""
+        config = self._lease.config
+        limit_s = min(config.harness_timeout_s, task_timeout_s or config.harness_timeout_s)
+        overall = self._started + config.overall_timeout_s
+        harness = time.monotonic() + limit_s
+        held_s = 0.0
+        while True:
+            until = min(harness + held_s, overall)
+            end = sandbox.wait(max(0.0, until - time.monotonic()))
+            if end is not None:
+                return None, end.code
+            held_s = leases.held_s(self._lease)
+            if time.monotonic() >= min(harness + held_s, overall):
+                break
+        self._worker.harness_server.stop(sandbox)
+        end = sandbox.wait(None)
+        reason = Reason.OVERALL_TIMEOUT if time.monotonic() >= overall else Reason.HARNESS_TIMEOUT
+        return reason, end.code if end else -1
+
+
+def _unresolved(lease: Lease, hold: Hold, code: Reason, reason: str) -> None:
+    if hold.lost.is_set():
+        return
+    verdict = Verdict(Status.UNRESOLVED, reason_code=code, reason=reason.replace("\0", "�")[:2000])
+    with brief_connection():
+        finish_execution(lease.execution_id, lease.attempt, verdict, HarnessEnd())
+
+
+def _remove_older_attempts(place: Path, execution_id: int) -> None:
+    for older in place.parent.glob(f"{execution_id}-*"):
+        if older != place:
+            shutil.rmtree(older, ignore_errors=True)

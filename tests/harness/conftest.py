@@ -1,0 +1,60 @@
+"""A worker of our own with real sandboxes, in front of the real proxy with a scripted engine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from agents.executions.worker import Worker
+from agents.harness.sandbox.client import SandboxServer
+from agents.proxy.app import ProxyApp
+from tests.proxy.backstage import Backstage, Loop
+
+
+class SocketBackstage(Backstage):
+    """The proxy listens on a unix socket, where sandboxes reach it."""
+
+    socket_path: Path
+
+    def start_proxy(self) -> None:
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(self.socket_path))
+        config = uvicorn.Config(ProxyApp(self.database_url), http="httptools", ws="none", log_level="warning")
+        self._server = uvicorn.Server(config)
+        self._task = asyncio.run_coroutine_threadsafe(self._server.serve(sockets=[listener]), self.loop.loop)
+        self.loop.call(self._started())
+
+
+@pytest.fixture
+def stage(database_url: str, tmp_path: Path) -> Iterator[SocketBackstage]:
+    with contextlib.ExitStack() as stack:
+        loop = Loop()
+        stack.callback(loop.close)
+        found = SocketBackstage(database_url, stack, loop)
+        found.socket_path = tmp_path / "proxy.sock"
+        stack.callback(found.stop_proxy)
+        found.start_proxy()
+        yield found
+
+
+@pytest.fixture
+def worker(stage: SocketBackstage, tmp_path: Path) -> Iterator[Worker]:
+    """A worker whose home has mode 0700."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    found = Worker(home, stage.socket_path)
+    yield found
+    found.end()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[SandboxServer]:
+    found = SandboxServer()
+    yield found
+    found.close()
