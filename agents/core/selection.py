@@ -99,11 +99,12 @@ def select(tree: Tree, calls: Mapping[int, CallFacts], bounds: Bounds, seed: str
     """Draw trajectories. `calls` has the facts of every call of the tree."""
     rank = ranks(bounds.order)
     leaves, exclusions = find_leaves(tree, calls, bounds)
+    trainable = {node: node.num_sampled for node in tree.nodes()}
     spent: set[Node] = set()
     records: list[DrawRecord] = []
     selected: list[Selected] = []
     while leaves:
-        counts = _counts(tree, leaves, spent)
+        counts = _counts(tree, leaves, trainable)
         for call in [call for call in leaves if counts[call] == 0]:
             exclusions[call] = Excluded.NOTHING_TRAINABLE
         leaves = [call for call in leaves if counts[call]]
@@ -126,6 +127,7 @@ def select(tree: Tree, calls: Mapping[int, CallFacts], bounds: Bounds, seed: str
             )
         )
         spent.update(path)
+        trainable.update(dict.fromkeys(path, 0))
         leaves.remove(record.chosen_call)
     return Selection(tuple(records), tuple(selected), exclusions)
 
@@ -195,12 +197,12 @@ def _followed(tree: Tree, calls: Mapping[int, CallFacts]) -> set[int]:
     return found
 
 
-def _counts(tree: Tree, leaves: Sequence[int], spent: set[Node]) -> dict[int, int]:
-    """Trainable tokens on the path of each leaf."""
-    above: dict[Node, int] = {tree.root: 0}
-    for node in tree.nodes():
+def _counts(tree: Tree, leaves: Sequence[int], trainable: Mapping[Node, int]) -> dict[int, int]:
+    """Trainable tokens on the path of each leaf; `trainable` has them by node, parents first."""
+    above = {tree.root: 0}
+    for node, count in trainable.items():
         assert node.parent is not None
-        above[node] = above[node.parent] + (0 if node in spent else node.num_sampled)
+        above[node] = above[node.parent] + count
     return {call: above[tree.last_node(call)] for call in leaves}
 
 

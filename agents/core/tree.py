@@ -18,8 +18,8 @@ import numpy as np
 
 from agents.core.codec import Bools, Float32s, Int32s, NodeTokens, empty_node
 
-#: Ids compared at a time: small enough for the result to stay in the first cache level.
-_BLOCK = 16_384
+#: Ids compared at a time: the result stays in cache, and a difference ends the comparison early.
+_BLOCK = 65_536
 #: Calls whose whole input is kept for comparison. Parallel sub-agents take turns, so one is not enough.
 _KEPT_INPUTS = 8
 
@@ -157,15 +157,23 @@ class Tree:
                 return node
             child = node.children.get(int(ids[position]))
             if child is None:
-                child = self._add(node, ids[position:].copy(), call)
+                return self._add(node, ids, position, first_output, output, call)
             node, offset = child, 0
 
-    def _add(self, parent: Node, ids: Int32s, call: int) -> Node:
-        """A new leaf under `parent`, all context until it is marked."""
-        n = len(ids)
-        none = np.full(n, -1, np.int32)
-        node = Node(parent, parent.end, ids, np.zeros(n, np.bool_), np.zeros(n, np.float32), none, none.copy(), call)
-        parent.children[int(ids[0])] = node
+    def _add(self, parent: Node, ids: Int32s, position: int, first_output: int, output: Output, call: int) -> Node:
+        """A new leaf under `parent` with ids[position:], of which those from `first_output` on are output."""
+        n = len(ids) - position
+        sampled, logprobs = np.zeros(n, np.bool_), np.zeros(n, np.float32)
+        versions, samplers = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
+        start = max(first_output - position, 0)
+        if output.trained and start < n:
+            rest = slice(position + start - first_output, None)
+            sampled[start:] = True
+            logprobs[start:] = output.logprobs[rest]
+            versions[start:] = output.versions[rest]
+            samplers[start:] = call
+        node = Node(parent, parent.end, ids[position:].copy(), sampled, logprobs, versions, samplers, call)
+        parent.children[int(ids[position])] = node
         return node
 
     def _split(self, node: Node, at: int) -> Node:

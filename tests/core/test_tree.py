@@ -125,8 +125,8 @@ def test_a_call_number_can_be_used_once() -> None:
 
 
 def test_common_prefix_finds_a_difference_on_either_side_of_a_block_edge() -> None:
-    a = np.zeros(40_000, np.int32)
-    for at in (0, 1, 16_383, 16_384, 16_385, 32_768, 39_999):
+    a = np.zeros(140_000, np.int32)
+    for at in (0, 1, 65_535, 65_536, 65_537, 131_072, 139_999):
         b = a.copy()
         b[at] = 1
         assert common_prefix(a, b) == at

@@ -1,0 +1,20 @@
+"""Benchmarks behind `manage.py bench`: each measures one promise beside a baseline taken in the same run."""
+
+from importlib import import_module
+
+from gyreweb.bench.figures import Bench, Figure, report
+
+__all__ = ["BENCHES", "Bench", "Figure", "load", "report"]
+
+#: Name → "module:function". Modules are imported only when asked for.
+BENCHES: dict[str, str] = {
+    "tree": "gyreweb.bench.tree:run",
+    "proxy": "gyreweb.bench.proxy:run",
+}
+
+
+def load(name: str) -> Bench:
+    """Raises KeyError for an unknown name."""
+    module, function = BENCHES[name].split(":")
+    bench: Bench = getattr(import_module(module), function)
+    return bench
