@@ -84,3 +84,9 @@ def ring(run_id: int, seq: int) -> None:
         async_to_sync(layer.group_send)(f"run.{run_id}", {"type": "run.event", "run": run_id, "seq": seq})
     except Exception:
         log.warning("doorbell for run %s seq %s did not ring", run_id, seq, exc_info=True)
+
+
+def newest(run_id: int, kind: EventKind) -> dict[str, Any] | None:
+    """Payload of the run's newest event of this kind."""
+    rows = RunEvent.objects.filter(run=run_id, kind=kind).order_by("-seq")
+    return rows.values_list("payload", flat=True).first()

@@ -1,8 +1,10 @@
 """What other apps may ask about runs and executions. Reads only; changes are in `agents.actions`."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models.functions import Now
 
 from agents.models import Execution, Group, Run
 
@@ -45,3 +47,37 @@ def recent_pass_rate(run_id: int, num_executions: int) -> float | None:
     )
     passed = [outcome == Execution.Outcome.COMPLETE for outcome in outcomes]
     return sum(passed) / len(passed) if passed else None
+
+
+def evaluation_rewards(run_id: int, evaluation: int) -> list[tuple[str, float | None]]:
+    """(kind of task, reward or None when unresolved) of each execution of an evaluation that has ended."""
+    ended = Execution.objects.filter(
+        run=run_id,
+        group__kind=Group.Kind.EVALUATION,
+        group__evaluation=evaluation,
+        state__in=[Execution.State.FINISHED, Execution.State.CANCELLED],
+    )
+    return list(ended.order_by("group__number").values_list("group__task__kind", "reward"))
+
+
+def owed_executions(run_id: int, evaluation: int | None = None) -> list[Execution]:
+    """Executions without a result: all of the run's, or those of one evaluation."""
+    over = [Execution.State.FINISHED, Execution.State.CANCELLED]
+    rows = Execution.objects.filter(run=run_id).exclude(state__in=over)
+    if evaluation is not None:
+        rows = rows.filter(group__kind=Group.Kind.EVALUATION, group__evaluation=evaluation)
+    return list(rows.order_by("pk"))
+
+
+def num_long_queued(run_id: int, for_s: float) -> int:
+    """Executions that were told to start so long ago that their wake-up may be lost."""
+    long_ago = Now() - timedelta(seconds=for_s)
+    return Execution.objects.filter(run=run_id, state=Execution.State.QUEUED, queued_at__lt=long_ago).count()
+
+
+def num_long_unevaluated(run_id: int, for_s: float) -> int:
+    """Executions whose harness ended so long ago, and that no evaluator has."""
+    free = Q(lease_expires_at__isnull=True) | Q(lease_expires_at__lt=Now())
+    long_ago = Now() - timedelta(seconds=for_s)
+    waiting = Execution.objects.filter(free, run=run_id, state=Execution.State.EVALUATING)
+    return waiting.filter(harness_ended_at__lt=long_ago).count()

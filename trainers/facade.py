@@ -10,3 +10,9 @@ def counted_micro_steps(run_id: int) -> dict[int, int]:
     counted = MicroStep.objects.filter(batch__run=run_id, batch__state=Batch.State.STEPPED, counted_at__isnull=False)
     rows = counted.order_by().values_list("cell_index").annotate(n=Count("pk"))
     return {cell_index: n for cell_index, n in rows if cell_index is not None}
+
+
+def batch_in_progress(run_id: int) -> int | None:
+    """Id of the batch that is open or sealed and has not stepped."""
+    rows = Batch.objects.filter(run=run_id, state__in=[Batch.State.OPEN, Batch.State.SEALED])
+    return rows.values_list("pk", flat=True).first()

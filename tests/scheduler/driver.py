@@ -16,7 +16,7 @@ from scheduler.core import snapshot as s
 from scheduler.core.bursts import outstanding_groups
 from scheduler.core.counters import Counters
 from scheduler.core.decide import decide
-from scheduler.core.decisions import Decision, Kind
+from scheduler.core.decisions import Decision
 from scheduler.core.policies import policy_of
 from scheduler.core.settings import Settings
 

@@ -1,0 +1,1 @@
+"""One change per file: row, event and owner in one transaction."""

@@ -1,0 +1,23 @@
+"""`manage.py replay_decisions RUN`: prove that the stored snapshots give the stored decisions."""
+
+from argparse import ArgumentParser
+
+from django.core.management.base import BaseCommand, CommandError
+
+from scheduler.replay import replay
+
+
+class Command(BaseCommand):
+    help = "Run the stored snapshots of a run through the decision rules again; fails if any decision differs."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("run", type=int, help="number of the run")
+
+    def handle(self, *args: object, **options: object) -> None:
+        result = replay(int(str(options["run"])))
+        for difference in result.differences:
+            self.stdout.write(f"evaluation {difference.evaluation_number}: {difference.what}")
+        summary = f"{result.num_evaluations} evaluations, {result.num_decisions} decisions"
+        if result.differences:
+            raise CommandError(f"{summary}: {len(result.differences)} differ")
+        self.stdout.write(f"{summary}: all decided the same again")

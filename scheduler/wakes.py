@@ -1,0 +1,28 @@
+"""Messages that wake workers. Each may be lost or doubled: the work stands in Postgres and is asked for again."""
+
+import logging
+
+from celery import current_app
+from django.db import transaction
+from kombu.exceptions import OperationalError
+
+log = logging.getLogger(__name__)
+
+RUN_EXECUTION = "agents.tasks.run_execution"
+EVALUATE_EXECUTION = "agents.tasks.evaluate_execution"
+LAUNCH_CELLS = "scheduler.tasks.launch_cells"
+ENFORCE_RETENTION = "gyreweb.tasks.enforce_retention"
+
+
+def wake(task: str, *arguments: object, times: int = 1) -> None:
+    """Send after the current transaction has committed."""
+    transaction.on_commit(lambda: _send(task, arguments, times), robust=True)
+
+
+def _send(task: str, arguments: tuple[object, ...], times: int) -> None:
+    try:
+        with current_app.producer_or_acquire() as producer:
+            for _ in range(times):
+                current_app.send_task(task, args=arguments, producer=producer, retry=False, ignore_result=True)
+    except (OperationalError, OSError) as error:
+        log.warning("could not send %s: %s; it is sent again while the work waits", task, error)
