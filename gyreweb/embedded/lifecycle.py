@@ -22,8 +22,11 @@ REDIS_VARIABLE = "REDIS_URL"
 
 @dataclass(frozen=True)
 class Urls:
+    """`embedded` names the servers that are ours; the others are external."""
+
     database: str
     redis: str
+    embedded: frozenset[str] = frozenset()
 
     def environment(self) -> dict[str, str]:
         """The variables that hand these servers to a child process, for which they are external."""
@@ -46,11 +49,35 @@ def servers(home: Path | None = None, scratch: bool = False) -> Iterator[Urls]:
         try:
             with _guard(home):
                 fcntl.flock(users, fcntl.LOCK_SH)
-                urls = Urls(database=named.database or postgres.start(), redis=named.redis or valkey.start())
+                urls = Urls(
+                    database=named.database or postgres.start(),
+                    redis=named.redis or valkey.start(),
+                    embedded=frozenset(
+                        server.name
+                        for server, external in ((postgres, named.database), (valkey, named.redis))
+                        if not external
+                    ),
+                )
             yield urls
         finally:
             with _guard(home):
                 _stop_if_last(users, postgres, valkey)
+
+
+def revive(urls: Urls, home: Path | None = None) -> list[str]:
+    """Start embedded servers that died while in use, at their old addresses; returns their names.
+
+    For a user inside `servers()`. Raises EmbeddedError when one cannot start.
+    """
+    home = home or env.home()
+    ours = ((Postgres(home), urls.database), (Valkey(home), urls.redis))
+    dead = [(server, url) for server, url in ours if server.name in urls.embedded and server.pid() is None]
+    if dead:
+        with _guard(home):
+            for server, url in dead:
+                if server.start() != url:
+                    raise EmbeddedError(f"{server.name} died and its port was taken meanwhile: start Gyre again")
+    return [server.name for server, _ in dead]
 
 
 def stop_if_unused(home: Path | None = None) -> bool:

@@ -57,6 +57,8 @@ SCRATCH_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writ
 class Postgres:
     """One Postgres below `home`. Callers hold the lock of `gyreweb.embedded.lifecycle`."""
 
+    name = NAME
+
     def __init__(self, home: Path, scratch: bool = False) -> None:
         self.directory = home / "postgres"
         self.data = self.directory / "data"

@@ -20,6 +20,8 @@ PORT_VARIABLE = "GYRE_VALKEY_PORT"
 class Valkey:
     """One Valkey below `home`. Callers hold the lock of `gyreweb.embedded.lifecycle`."""
 
+    name = NAME
+
     def __init__(self, home: Path, scratch: bool = False) -> None:
         self.directory = home / "valkey"
         self.log = home / "logs" / "valkey.log"

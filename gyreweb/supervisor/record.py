@@ -60,8 +60,10 @@ def held(home: Path, web: str, proxy: str) -> Iterator[Record]:
         kill_marked(read(home))
         record = Record(pid=os.getpid(), token=secrets.token_hex(16), web=web, proxy=proxy)
         _replace(record_path(home), json.dumps(asdict(record)))
-        yield record
-        record_path(home).unlink(missing_ok=True)
+        try:
+            yield record
+        finally:
+            record_path(home).unlink(missing_ok=True)
     finally:
         os.close(descriptor)
 

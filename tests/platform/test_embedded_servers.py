@@ -72,6 +72,19 @@ def test_committed_rows_survive_kill_9_of_postgres_and_a_restart_follows_at_once
             assert Postgres(home).pid() != pid
 
 
+def test_servers_that_die_in_use_come_back_at_their_old_addresses(home: Path) -> None:
+    with embedded.servers() as urls:
+        assert embedded.revive(urls) == []
+        for pid in (Postgres(home).pid(), Valkey(home).pid()):
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        assert embedded.revive(urls) == ["Postgres", "Valkey"]
+        with psycopg.connect(urls.database) as connection, redis.Redis.from_url(urls.redis) as client:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+            assert client.ping()
+
+
 def test_a_pid_that_another_program_got_is_neither_trusted_nor_killed(home: Path) -> None:
     with embedded.servers():
         pass

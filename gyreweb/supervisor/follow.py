@@ -1,0 +1,52 @@
+"""Shows a run in the terminal until it ends, and then the next one."""
+
+import time
+
+from django.db import Error as DatabaseError
+from django.db import connection
+
+from agents import facade
+from agents.models import Run
+from gyreweb.supervisor import progress
+from gyreweb.supervisor.console import Console
+
+EVERY_S = 1.0
+
+
+class Follower:
+    """Looks at most once a second. `ended` is true once the run has reached its last state."""
+
+    def __init__(self, run: Run, console: Console) -> None:
+        self.run = run
+        self.ended = False
+        self._console = console
+        self._next_look = 0.0
+        self._shown_trouble = ""
+
+    def look(self) -> None:
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + EVERY_S
+        try:
+            self._show_next() if self.ended else self._show()
+        except DatabaseError as error:
+            connection.close()
+            self._show_trouble(f"the database does not answer: {str(error).splitlines()[0]}")
+
+    def _show(self) -> None:
+        self.run.refresh_from_db()
+        self._show_trouble(progress.trouble(self.run))
+        self._console.status(*progress.line(self.run))
+        if self.run.state not in Run.LIVE_STATES:
+            self.ended = True
+            reason = f": {self.run.state_reason}" if self.run.state_reason else ""
+            self._console.notice(f"Run {self.run.pk} is {self.run.state}{reason}.")
+
+    def _show_next(self) -> None:
+        if (later := facade.unfinished_runs().first()) is not None:
+            self.run, self.ended = later, False
+
+    def _show_trouble(self, trouble: str) -> None:
+        if trouble and trouble != self._shown_trouble:
+            self._console.notice(trouble)
+        self._shown_trouble = trouble
