@@ -16,13 +16,12 @@ State = Run.State
 
 def stop_run(run: Run, *, user: AbstractBaseUser | None, reason: str) -> Run:
     """Owed executions are cancelled and cells stop; what was recorded and stepped stays."""
-    queued = run.state == State.QUEUED
-    changes: dict[str, Any] = (
-        {"state": State.STOPPED, "finished_at": timezone.now()} if queued else {"state": State.STOPPING}
-    )
-    kind = events.EventKind.RUN_STOPPED if queued else None
-    allowed = [s for s in Run.LIVE_STATES if s != State.STOPPING]
-    return _change(run, allowed, user, reason, kind, **changes)
+    with transaction.atomic():
+        if _locked(run).state == State.QUEUED:
+            over = {"state": State.STOPPED, "finished_at": timezone.now()}
+            return _change(run, [State.QUEUED], user, reason, events.EventKind.RUN_STOPPED, **over)
+        allowed = [s for s in Run.LIVE_STATES if s != State.STOPPING]
+        return _change(run, allowed, user, reason, None, state=State.STOPPING)
 
 
 def pause_run(run: Run, *, user: AbstractBaseUser | None, reason: str) -> Run:
@@ -46,9 +45,7 @@ def _change(
     **changes: Any,
 ) -> Run:
     with transaction.atomic():
-        locked = Run.objects.select_for_update().filter(pk=run.pk).first()
-        if locked is None:
-            raise NotFound(f"run {run.pk} does not exist")
+        locked = _locked(run)
         if locked.state not in allowed:
             wanted = ", ".join(sorted(allowed))
             raise Refused(f"run {locked.pk} is {locked.state}; this needs a run that is one of: {wanted}")
@@ -58,4 +55,11 @@ def _change(
         locked.save(update_fields=list(changes))
         if kind:
             events.record(locked.pk, kind, {"by": user.get_username() if user else "", "reason": reason})
+    return locked
+
+
+def _locked(run: Run) -> Run:
+    locked = Run.objects.select_for_update().filter(pk=run.pk).first()
+    if locked is None:
+        raise NotFound(f"run {run.pk} does not exist")
     return locked
