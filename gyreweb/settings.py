@@ -85,6 +85,8 @@ TEMPLATES = [
 
 def _database() -> dict[str, object]:
     """From `DATABASE_URL`. The embedded server sets that variable itself (gyreweb.embedded)."""
+    size = env.integer("GYRE_DB_POOL_SIZE", 0)  # for processes with many threads that touch the database briefly
+    pool = {"pool": {"min_size": 1, "max_size": size, "timeout": 30}} if size else {}
     url = urlsplit(env.text("DATABASE_URL", "postgresql://postgres@127.0.0.1:5432/gyre"))
     return {
         "ENGINE": "django.db.backends.postgresql",
@@ -95,7 +97,7 @@ def _database() -> dict[str, object]:
         "PORT": url.port or 5432,
         "CONN_MAX_AGE": 0,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {"connect_timeout": 5},
+        "OPTIONS": {"connect_timeout": 5, **pool},
     }
 
 
