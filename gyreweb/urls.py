@@ -1,6 +1,10 @@
 """Addresses of the web process."""
 
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
 
-urlpatterns = [path("admin/", admin.site.urls)]
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("api/", include("gyreweb.api.urls")),
+    path("", include("gyreweb.pages.urls")),
+]

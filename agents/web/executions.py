@@ -1,0 +1,118 @@
+"""Queries behind the executions list and an execution's page. Lists page by key, never by offset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Coalesce, Now
+
+from agents.models import Assessment, Draw, Execution, Group, Run, Trajectory
+
+PAGE_SIZE = 50
+OUTCOMES = [choice.value for choice in Execution.Outcome]
+STATES = [choice.value for choice in Execution.State]
+LIST_FIELDS = (
+    "id", "index", "attempt", "state", "outcome", "reason_code", "reward", "advantage", "timed_out", "num_calls",
+    "num_unique_tokens", "num_sampled_tokens", "num_total_tokens", "num_false_forks", "min_version", "max_version",
+    "queued_at", "launched_at", "finished_at", "held_s", "hit_turn_limit", "num_malformed_calls", "run_id",
+    "group__number", "group__kind", "group__batch", "group__evaluation", "group__task__name", "group__task__kind",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What the query string of the list may say. Empty means all."""
+
+    state: str = ""
+    outcome: str = ""
+    kind: str = ""
+    text: str = ""
+    group: int | None = None
+    batch: int | None = None
+    before: int | None = None
+
+    @classmethod
+    def from_query(cls, query: Any) -> Filters:
+        return cls(
+            state=query.get("state", "") if query.get("state") in [*STATES, "live"] else "",
+            outcome=query.get("outcome", "") if query.get("outcome") in OUTCOMES else "",
+            kind=query.get("kind", "") if query.get("kind") in Group.Kind.values else "",
+            text=query.get("q", "").strip()[:120],
+            group=_number(query.get("group")),
+            batch=_number(query.get("batch")),
+            before=_number(query.get("before")),
+        )
+
+    def query(self) -> dict[str, str]:
+        """The filters as query parameters, without the place in the list."""
+        values = {"state": self.state, "outcome": self.outcome, "kind": self.kind, "q": self.text}
+        values |= {"group": "" if self.group is None else str(self.group)}
+        values |= {"batch": "" if self.batch is None else str(self.batch)}
+        return {name: value for name, value in values.items() if value}
+
+
+def _number(raw: str | None) -> int | None:
+    return int(raw) if raw and raw.isdecimal() and len(raw) < 16 else None
+
+
+def filtered(run: Run, filters: Filters) -> QuerySet[Execution]:
+    rows = Execution.objects.filter(run=run).select_related("group", "group__task")
+    if filters.state == "live":
+        rows = rows.filter(state__in=[Execution.State.RUNNING, Execution.State.EVALUATING])
+    elif filters.state:
+        rows = rows.filter(state=filters.state)
+    if filters.outcome:
+        rows = rows.filter(outcome=filters.outcome)
+    if filters.kind:
+        rows = rows.filter(group__kind=filters.kind)
+    if filters.group is not None:
+        rows = rows.filter(group__number=filters.group)
+    if filters.batch is not None:
+        rows = rows.filter(group__batch=filters.batch)
+    if filters.text:
+        number = _number(filters.text)
+        found = Q(group__task__name__icontains=filters.text) | Q(reason_code__icontains=filters.text)
+        found |= Q(group__task__kind__icontains=filters.text)
+        rows = rows.filter(found | Q(pk=number) if number is not None else found)
+    return rows.only(*LIST_FIELDS)
+
+
+def page(run: Run, filters: Filters, size: int = PAGE_SIZE) -> tuple[list[Execution], int | None]:
+    """The newest `size` executions older than `filters.before`, and the key of the next page if there is one."""
+    rows = filtered(run, filters).order_by("-id")
+    if filters.before is not None:
+        rows = rows.filter(pk__lt=filters.before)
+    found = list(rows[: size + 1])
+    more = len(found) > size
+    return found[:size], found[size - 1].pk if more else None
+
+
+def longest(run: Run, count: int = 6) -> list[Execution]:
+    """Training executions that took longest; one that still runs counts up to now. Held time is not the agent's."""
+    return list(
+        Execution.objects.filter(run=run, launched_at__isnull=False, group__kind=Group.Kind.TRAINING)
+        .select_related("group", "group__task")
+        .annotate(took=Coalesce(F("finished_at"), Now()) - F("launched_at"))
+        .only(*LIST_FIELDS)
+        .order_by("-took")[:count]
+    )
+
+
+def siblings(execution: Execution) -> list[Execution]:
+    """All executions of its group, in order."""
+    rows = Execution.objects.filter(group_id=execution.group_id).select_related("group", "group__task")
+    return list(rows.only(*LIST_FIELDS).order_by("index"))
+
+
+def newest_assessment(execution: Execution) -> Assessment | None:
+    return execution.assessments.order_by("-id").first()
+
+
+def trajectories(execution: Execution) -> list[Trajectory]:
+    return list(execution.trajectories.filter(attempt=execution.attempt).order_by("number"))
+
+
+def draws(execution: Execution) -> list[Draw]:
+    return list(execution.draws.filter(attempt=execution.attempt).order_by("number"))

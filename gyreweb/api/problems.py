@@ -1,0 +1,77 @@
+"""Every error is a problem document (RFC 9457) with media type application/problem+json."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
+from rest_framework import exceptions
+from rest_framework.renderers import JSONRenderer
+from rest_framework.response import Response
+from rest_framework.views import set_rollback
+
+from agents.actions.errors import NotFound, Refused
+from agents.config import BadConfig
+
+
+class ProblemRenderer(JSONRenderer):
+    media_type = "application/problem+json"
+    format = "problem"
+
+
+def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
+    """What an action, a serializer or DRF raises, as a problem. Anything else is a 500 and stays unhandled."""
+    headers: dict[str, str] = {}
+    errors: dict[str, Any] | None = None
+    if isinstance(error, BadConfig):
+        status, detail, errors = 422, "The settings cannot be used; nothing was started.", error.problems
+    elif isinstance(error, Http404 | NotFound):
+        status, detail = 404, str(error) or "Not found."
+    elif isinstance(error, Refused):
+        status, detail = 409, str(error)
+    elif isinstance(error, PermissionDenied):
+        status, detail = 403, str(error) or "Not allowed."
+    elif isinstance(error, exceptions.APIException):
+        status, detail, errors = _of_drf(error)
+        if header := getattr(error, "auth_header", None):
+            headers["WWW-Authenticate"] = header
+        if isinstance(error, exceptions.MethodNotAllowed) and (request := context.get("request")):
+            headers["Allow"] = ", ".join(context["view"].allowed_methods) if request else ""
+    else:
+        return None
+    set_rollback()
+    body = problem(status, detail, errors)
+    response = Response(body, status=status, headers=headers, content_type=ProblemRenderer.media_type)
+    if request := context.get("request"):
+        request.accepted_renderer, request.accepted_media_type = ProblemRenderer(), ProblemRenderer.media_type
+    return response
+
+
+def problem(status: int, detail: str, errors: dict[str, Any] | None = None) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+    }
+    if errors:
+        body["errors"] = errors
+    return body
+
+
+def _of_drf(error: exceptions.APIException) -> tuple[int, str, dict[str, Any] | None]:
+    if isinstance(error, exceptions.ValidationError):
+        errors = error.detail if isinstance(error.detail, dict) else {"request": error.detail}
+        flat = {name: _text(value) for name, value in errors.items()}
+        return 422, "The request does not fit; see `errors`.", flat
+    return error.status_code, _text(error.detail), None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {_text(part)}" for name, part in value.items())
+    if isinstance(value, list | tuple):
+        return " ".join(_text(part) for part in value)
+    return str(value)

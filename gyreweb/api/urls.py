@@ -1,0 +1,31 @@
+"""Addresses of the API. The paths of v1 do not change their meaning."""
+
+from django.urls import include, path, re_path
+from drf_spectacular.views import SpectacularAPIView
+
+from gyreweb.api import schema as _schema  # noqa: F401  (registers how tokens are described)
+from gyreweb.api.docs import api_docs
+from gyreweb.api.views import executions, runs, scheduling
+
+v1 = [
+    path("schema", SpectacularAPIView.as_view(), name="schema"),
+    path("runs", runs.Runs.as_view()),
+    path("runs/<int:run_id>", runs.RunItem.as_view()),
+    path("runs/<int:run_id>/events", runs.RunEvents.as_view()),
+    path("runs/<int:run_id>/metrics", runs.RunMetrics.as_view()),
+    path("runs/<int:run_id>/stop", runs.StopRun.as_view()),
+    path("runs/<int:run_id>/pause", runs.PauseRun.as_view()),
+    path("runs/<int:run_id>/resume", runs.ResumeRun.as_view()),
+    path("runs/<int:run_id>/executions", executions.Executions.as_view()),
+    path("runs/<int:run_id>/decisions", scheduling.Decisions.as_view()),
+    path("runs/<int:run_id>/batches", scheduling.Batches.as_view()),
+    path("runs/<int:run_id>/overrides", scheduling.Overrides.as_view()),
+    path("runs/<int:run_id>/overrides/<int:override_id>", scheduling.OverrideItem.as_view()),
+    path("executions/<int:execution_id>", executions.ExecutionItem.as_view()),
+    path("executions/<int:execution_id>/tree", executions.ExecutionTree.as_view()),
+    path("executions/<int:execution_id>/cancel", executions.CancelExecution.as_view()),
+    path("cells", scheduling.Cells.as_view()),
+    re_path(r"^cells/(?P<name>[0-9]{1,9}-[0-9]{1,6})$", scheduling.CellItem.as_view()),
+]
+
+urlpatterns = [path("v1/", include(v1)), path("docs/", api_docs, name="api_docs")]

@@ -1,0 +1,38 @@
+"""The web process: pages and REST over http, the live feed over WebSocket, under uvicorn."""
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gyreweb.settings")
+
+pages = get_asgi_application()
+
+from channels.auth import AuthMiddlewareStack  # noqa: E402  (needs the app registry)
+from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
+from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
+
+from gyreweb.live.routing import websocket_urlpatterns  # noqa: E402
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+async def lifespan(scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    """Nothing to start: a server that asks is told so instead of being refused."""
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+application = ProtocolTypeRouter(
+    {
+        "http": pages,
+        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        "lifespan": lifespan,
+    }
+)

@@ -1,0 +1,65 @@
+"""What every page shares: who looks, which run, theme, navigation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from agents.actions.errors import NotFound
+from agents.web import access
+from agents.web.access import Viewer
+from agents.web.runs import state_counts
+
+THEMES = ("auto", "light", "dark")
+TABS = (
+    ("run", "Overview"), ("executions", "Executions"), ("cells", "Cells"), ("decisions", "Decisions"),
+    ("batches", "Batches"), ("config", "Config"),
+)  # fmt: skip
+
+
+def theme_of(request: HttpRequest) -> str:
+    theme = request.COOKIES.get("theme", "auto")
+    return theme if theme in THEMES else "auto"
+
+
+def page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """For people who are signed in. What they may not see does not exist for them."""
+
+    @login_required
+    @wraps(view)
+    def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        request.viewer = access.viewer_of_user(request.user)  # type: ignore[attr-defined]
+        try:
+            return view(request, *args, **kwargs)
+        except NotFound as error:
+            raise Http404(str(error)) from error
+
+    return shown
+
+
+def viewer_of(request: HttpRequest) -> Viewer:
+    found: Viewer = request.viewer  # type: ignore[attr-defined]
+    return found
+
+
+def show(
+    request: HttpRequest, template: str, context: dict[str, Any], *, run: Any = None, section: str = "runs",
+    status: int = 200,
+) -> HttpResponse:  # fmt: skip
+    """Render a page. `section` is the navigation entry that is lit."""
+    viewer = viewer_of(request)
+    shared = {
+        "viewer": viewer,
+        "theme": theme_of(request),
+        "themes": THEMES,
+        "section": section,
+        "nav_counts": state_counts(access.visible_runs(viewer)),
+        "run": run,
+        "tabs": TABS if run is not None else (),
+    }
+    return render(request, template, shared | context, status=status)

@@ -1,0 +1,131 @@
+"""Template filters: numbers, durations and hostile text, written so that they can be read."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import template
+from django.utils import timezone
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
+
+register = template.Library()
+
+#: C0 without newline and tab, DEL, C1, and characters that hide or reorder text.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+
+
+@register.filter
+def visible(text: Any) -> SafeString:
+    """Escaped text in which control and reordering characters are shown by name instead of obeyed."""
+    return mark_safe(_CONTROL.sub(_shown, escape(str(text))))
+
+
+def _shown(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    sign = chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else f"U+{code:04X}"
+    return f'<span class="ctl" title="control character U+{code:04X}">{sign}</span>'
+
+
+@register.filter
+def short(value: float | None) -> str:
+    """702k, 19.4M: at most three significant digits."""
+    if value is None:
+        return "–"
+    for limit, divisor, unit in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if abs(value) >= limit:
+            scaled = value / divisor
+            return f"{scaled:.0f}{unit}" if scaled >= 100 else f"{scaled:.1f}".removesuffix(".0") + unit
+    return thousands(value)
+
+
+@register.filter
+def thousands(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
+
+
+@register.filter
+def fixed(value: float | None, places: int = 3) -> str:
+    """A number with `places` digits and a real minus sign; nothing known is a dash."""
+    return "–" if value is None else f"{value:.{places}f}".replace("-", "−")
+
+
+@register.filter
+def signed(value: float | None, places: int = 3) -> str:
+    return "–" if value is None else f"{value:+.{places}f}".replace("-", "−")
+
+
+@register.filter
+def percent(share: float | None, places: int = 1) -> str:
+    return "–" if share is None else f"{100 * share:.{places}f}%"
+
+
+@register.filter
+def duration(value: timedelta | float | None) -> str:
+    """4.02 h, 3 min 12 s, 12.4 s, 180 ms."""
+    if value is None:
+        return "–"
+    seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    if seconds >= 5400:
+        return f"{seconds / 3600:.2f} h"
+    if seconds >= 60:
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
+
+
+@register.filter
+def ago(at: datetime | None) -> str:
+    """How long since, coarsely."""
+    if at is None:
+        return "never"
+    seconds = (timezone.now() - at).total_seconds()
+    if seconds < 10:
+        return "just now"
+    for limit, divisor, unit in ((90, 1, "s"), (5400, 60, "min"), (129_600, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / divisor:.0f} {unit} ago"
+    return f"{seconds / 86_400:.0f} d ago"
+
+
+@register.filter
+def since(end: datetime | None, start: datetime | None) -> timedelta | None:
+    """`end` (or now) minus `start`."""
+    return None if start is None else (end or timezone.now()) - start
+
+
+@register.filter
+def item(mapping: dict[Any, Any], key: Any) -> Any:
+    return mapping.get(key)
+
+
+@register.filter
+def dash(value: Any) -> Any:
+    """A dash for nothing; 0 stays 0."""
+    return "–" if value is None or value == "" else value
+
+
+@register.simple_tag(takes_context=True)
+def query(context: dict[str, Any], **changes: Any) -> str:
+    """The current query string with `changes`; an empty value removes its parameter."""
+    values = context["request"].GET.copy()
+    for name, value in changes.items():
+        if value in (None, ""):
+            values.pop(name, None)
+        else:
+            values[name] = str(value)
+    return f"?{values.urlencode()}" if values else "?"
+
+
+_STATE_TONES = {
+    "running": "ok", "finished": "ok", "starting": "", "queued": "", "paused": "warn", "stopping": "warn",
+    "stopped": "", "failed": "bad", "complete": "ok", "partial": "partial", "unresolved": "warn",
+}  # fmt: skip
+
+
+@register.filter
+def tone(state: str) -> str:
+    """CSS tone of a run's or execution's state or outcome."""
+    return _STATE_TONES.get(state, "")

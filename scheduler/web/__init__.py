@@ -1,0 +1,1 @@
+"""Read side of the `scheduler` app for pages, REST and push."""

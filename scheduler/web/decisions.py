@@ -1,0 +1,127 @@
+"""Decisions as sentences: what, to which cell, and why or why not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from agents.models import Run
+from scheduler.models import Cell, Decision
+
+PAGE_SIZE = 100
+#: A headline longer than this is no headline.
+MAX_HEAD = 64
+#: Kinds that only move rows along; the overview leaves them to the full list.
+ROUTINE = ("launch", "admit_group", "launch_evaluation")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A decision ready to be read. `tone` picks glyph and colour: rollout, training, stays, run, alarm."""
+
+    number: int
+    at: datetime
+    tone: str
+    tag: str
+    head: str
+    why: str
+    accepted: bool
+    params: dict[str, Any]
+
+
+def decisions_of(
+    run: Run, *, limit: int = PAGE_SIZE, before: int | None = None, after: int | None = None, kind: str = "",
+    cell_index: int | None = None, accepted: bool | None = None,
+    routine: bool = True,
+) -> list[Decision]:  # fmt: skip
+    """Newest first, by key. Snapshots stay in the database."""
+    rows = Decision.objects.filter(run=run).defer("snapshot").order_by("-number")
+    if before is not None:
+        rows = rows.filter(number__lt=before)
+    if after is not None:
+        rows = rows.filter(number__gt=after)
+    if kind:
+        rows = rows.filter(kind=kind)
+    if cell_index is not None:
+        rows = rows.filter(cell_index=cell_index)
+    if accepted is not None:
+        rows = rows.filter(accepted=accepted)
+    if not routine:
+        rows = rows.exclude(kind__in=ROUTINE)
+    return list(rows[:limit])
+
+
+def decisions_between(run: Run, since: datetime, until: datetime, limit: int = 400) -> list[Decision]:
+    """Decisions in a window for the chart's cursor, without the routine ones, newest first."""
+    rows = Decision.objects.filter(run=run, created_at__gte=since, created_at__lte=until).exclude(kind__in=ROUTINE)
+    return list(rows.defer("snapshot").order_by("-number")[:limit])
+
+
+def decision_kinds(run: Run) -> list[str]:
+    return list(Decision.objects.filter(run=run).order_by("kind").values_list("kind", flat=True).distinct())
+
+
+def num_decisions(run: Run) -> int:
+    newest = Decision.objects.filter(run=run).order_by("-number").values_list("number", flat=True).first()
+    return newest or 0
+
+
+def inputs_of(run: Run, number: int) -> dict[str, Any] | None:
+    """The snapshot that `decide` saw for this decision: it stands on the first decision of the evaluation."""
+    row = Decision.objects.filter(run=run, number=number).values_list("evaluation_number", flat=True).first()
+    if row is None:
+        return None
+    rows = Decision.objects.filter(run=run, evaluation_number=row, snapshot__isnull=False)
+    return rows.values_list("snapshot", flat=True).first()
+
+
+def sentences(decisions: list[Decision], cells: list[Cell]) -> list[Sentence]:
+    names = {cell.index: str(cell) for cell in cells}
+    return [sentence(decision, names) for decision in decisions]
+
+
+def sentence(decision: Decision, names: dict[int, str]) -> Sentence:
+    """The stored reason reads "cell 1 stays in rollout: 1 x 64 < W 70": the headline, then its numbers."""
+    tone, tag = _tone(decision)
+    text = _typeset(decision.reason)
+    head, colon, why = text.partition(": ")
+    if not colon or len(head) > MAX_HEAD:
+        head, why = decision.kind.replace("_", " "), text
+        if decision.cell_index is not None:
+            head = f"{head}, {names.get(decision.cell_index, f'cell {decision.cell_index}')}"
+    return Sentence(decision.number, decision.created_at, tone, tag, head, why, decision.accepted, decision.params)
+
+
+def _typeset(reason: str) -> str:
+    """Signs instead of their ASCII stand-ins."""
+    for plain, sign in ((" x ", " × "), (">=", "≥"), ("<=", "≤"), (" rho ", " ρ ")):
+        reason = reason.replace(plain, sign)
+    return reason
+
+
+def _tone(decision: Decision) -> tuple[str, str]:
+    """(tone, tag): the role that it leads to, what it touches, or that nothing changed."""
+    if not decision.accepted:
+        return ("stays", "stays") if decision.kind in _MOVES else ("stays", "not yet")
+    return _TONES.get(decision.kind, ("run", decision.kind.split("_")[0]))
+
+
+_MOVES = {"leave_rollout", "return_to_rollout", "drain_cell"}
+_TONES = {
+    "leave_rollout": ("training", "training"),
+    "return_to_rollout": ("rollout", "rollout"),
+    "start_cell": ("rollout", "start"),
+    "drain_cell": ("override", "drain"),
+    "dispatch_burst": ("run", "dispatch"),
+    "launch": ("run", "launch"),
+    "open_batch": ("training", "batch"),
+    "admit_group": ("training", "admit"),
+    "seal_batch": ("training", "seal"),
+    "start_evaluation": ("run", "evaluate"),
+    "reserve_cell": ("run", "evaluate"),
+    "launch_evaluation": ("run", "evaluate"),
+    "cancel_evaluation": ("alarm", "cancel"),
+    "raise_alarm": ("alarm", "alarm"),
+    "finish_run": ("run", "finish"),
+}

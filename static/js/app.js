@@ -1,0 +1,66 @@
+/** Starts what the page holds. Every module looks for its own element and does nothing without it. */
+
+import { clock } from "./dom.js";
+import * as keys from "./keys.js";
+import * as live from "./live.js";
+import * as series from "./series.js";
+import * as timeline from "./timeline.js";
+import * as tokens from "./tokens.js";
+import * as water from "./water.js";
+
+const find = (selector, root = document) => root.querySelector(selector);
+
+function start() {
+  keys.mount();
+  dress(document);
+  const picture = find("#water") && water.mount(find("#water"));
+  const reward = find("#reward") && series.mountReward(find("#reward"));
+  series.mountSeries(document.querySelectorAll("[data-series]"));
+  if (find("#timeline")) timeline.mount(find("#timeline"));
+  const head = find("[data-run][data-seq]");
+  if (head) {
+    const showsNews = ["executions", "decisions"].includes(head.dataset.page);
+    window.gyre = { picture, reward, feed: live.mount(head, { water: picture, reward, showsNews, onSwap: dress }) };
+  }
+  document.addEventListener("htmx:after:swap", () => dress(document));
+}
+
+/** What new markup needs, on the page and after every swap. */
+function dress(root) {
+  for (const time of root.querySelectorAll("time[data-clock]")) time.textContent = clock(Date.parse(time.dateTime) / 1000);
+  for (const view of root.querySelectorAll("[data-tokens]")) tokens.mount(view);
+}
+
+document.addEventListener("click", (event) => {
+  const opener = event.target.closest("[data-opens]");
+  if (opener) document.getElementById(opener.dataset.opens)?.showModal();
+  if (event.target.closest("[data-closes]")) event.target.closest("dialog")?.close();
+  const copier = event.target.closest("[data-copy]");
+  if (copier) copy(copier);
+  for (const menu of document.querySelectorAll("details[data-menu][open]")) if (!menu.contains(event.target)) menu.open = false;
+});
+
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
+});
+
+document.addEventListener("input", (event) => {
+  const rows = event.target.dataset?.filter;
+  if (!rows) return;
+  const wanted = event.target.value.toLowerCase();
+  for (const row of document.querySelectorAll(rows)) row.hidden = !row.textContent.toLowerCase().includes(wanted);
+});
+
+async function copy(button) {
+  const text = button.parentElement.querySelector("pre").textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren(button.parentElement.querySelector("pre"));
+    button.textContent = "Press Ctrl+C";
+  }
+  setTimeout(() => (button.textContent = "Copy"), 1600);
+}
+
+start();

@@ -1,0 +1,66 @@
+/** Small helpers shared by all modules. */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An SVG element with attributes; children are elements or text. */
+export function svg(name, attributes = {}, ...children) {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
+  element.append(...children);
+  return element;
+}
+
+/** An HTML element with a class; text children are never parsed as markup. */
+export function html(name, className = "", ...children) {
+  const element = document.createElement(name);
+  if (className) element.className = className;
+  element.append(...children);
+  return element;
+}
+
+/** The JSON of a `json_script` block, or null. */
+export function json(id) {
+  const element = document.getElementById(id);
+  return element ? JSON.parse(element.textContent) : null;
+}
+
+/** A design token's colour in the theme of now, as the browser resolves it. */
+export function colour(token) {
+  const probe = document.createElement("i");
+  probe.hidden = true;
+  probe.style.color = `var(--${token})`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+export function clock(seconds, withSeconds = true) {
+  const at = new Date(seconds * 1000);
+  const two = (n) => String(n).padStart(2, "0");
+  return `${two(at.getHours())}:${two(at.getMinutes())}` + (withSeconds ? `:${two(at.getSeconds())}` : "");
+}
+
+export function duration(seconds) {
+  if (seconds >= 5400) return `${(seconds / 3600).toFixed(2)} h`;
+  if (seconds >= 60) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  return seconds >= 1 ? `${seconds.toFixed(1)} s` : `${Math.round(seconds * 1000)} ms`;
+}
+
+export const thousands = (n) => Math.round(n).toLocaleString("en-US");
+
+/** Calls back with the element's width, now and whenever it changes. */
+export function onWidth(element, callback) {
+  let last = 0;
+  new ResizeObserver(() => {
+    const width = Math.floor(element.clientWidth);
+    if (width && width !== last) callback((last = width));
+  }).observe(element);
+}
+
+/** Calls back when the theme changes, by the switch or by the system. */
+export function onTheme(callback) {
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", callback);
+}
+
+export const isTyping = (target) => target.closest?.("input, textarea, select, [contenteditable]") !== null;

@@ -1,0 +1,82 @@
+/** Calls of an execution: a lane per conversation, held time hatched, long gaps folded. */
+
+import { duration, json, onWidth, svg } from "./dom.js";
+import { hatch } from "./water.js";
+
+const LANE = 18;
+const BAR = 12;
+const GAP_SHARE = 0.12; // a silence longer than this share of the whole is folded
+const MAX_LANES = 14;
+
+export function mount(element) {
+  const data = json("timeline-data");
+  if (!data?.calls.length) return;
+  onWidth(element, (width) => draw(element, data.calls, width));
+}
+
+function draw(element, calls, width) {
+  const names = [...new Set(calls.map((call) => call[1]))];
+  const shown = names.slice(0, MAX_LANES);
+  const left = width < 560 ? 74 : 110;
+  const scale = folded(calls, left, width - 12);
+  const height = shown.length * LANE + 24;
+  const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height });
+  root.append(hatch("tl-hatch", "tl-hatch"));
+  for (const x of scale.folds) root.append(svg("line", { class: "tl-gap", x1: x, x2: x, y1: 0, y2: height - 18 }), svg("text", { x, y: height - 6, "text-anchor": "middle" }, "⋯"));
+  shown.forEach((name, row) => {
+    const first = calls.find((call) => call[1] === name);
+    const label = [first[2], name].filter(Boolean).join(" ");
+    root.append(svg("text", { x: left - 8, y: row * LANE + 12, "text-anchor": "end" }, label.length > 18 ? `${label.slice(0, 17)}…` : label));
+  });
+  for (const call of calls) {
+    const row = shown.indexOf(call[1]);
+    if (row >= 0) root.append(bar(call, row, scale));
+  }
+  for (const [x, seconds] of scale.ticks) root.append(svg("text", { x, y: height - 6, "text-anchor": "middle" }, duration(seconds)));
+  element.replaceChildren(root);
+}
+
+function bar([number, , role, start, took, held, state, cell], row, scale) {
+  const x = scale.x(start);
+  const wide = Math.max(scale.x(start + took) - x - 0.8, 2);
+  const y = row * LANE + 2;
+  const broken = state === "complete" ? "" : " tl-broken";
+  const group = svg("g", { class: "tl-call", "data-call": number });
+  group.append(svg("rect", { class: `tl-${role}${broken}`, x, y, width: wide, height: BAR, rx: 2 }));
+  if (held > 0) group.append(svg("rect", { class: "tl-held", x, y, width: Math.max(Math.min((wide * held) / took, wide), 1), height: BAR }));
+  const where = cell === null ? "" : `, cell ${cell}`;
+  group.append(svg("title", {}, `call ${number}, ${role}: ${duration(took)}${held > 0 ? `, ${duration(held)} held` : ""}${where}${broken ? `, ${state}` : ""}`));
+  group.addEventListener("click", () => document.querySelector(`#tree a[href^="?call=${number}"]`)?.click());
+  return group;
+}
+
+/** Time to x with silences folded: the busy stretches share the width that folds leave. */
+function folded(calls, left, right) {
+  const spans = calls.map((call) => [call[3], call[3] + Math.max(call[4], 0.001)]).sort((a, b) => a[0] - b[0]);
+  const end = Math.max(...spans.map((span) => span[1]));
+  const busy = [[spans[0][0], spans[0][1]]];
+  for (const [from, to] of spans) {
+    if (from - busy.at(-1)[1] > end * GAP_SHARE) busy.push([from, to]);
+    else busy.at(-1)[1] = Math.max(busy.at(-1)[1], to);
+  }
+  const fold = 26;
+  const total = busy.reduce((sum, [from, to]) => sum + to - from, 0);
+  const room = right - left - fold * (busy.length - 1);
+  const x = (t) => {
+    let at = left;
+    for (const [from, to] of busy) {
+      if (t <= to) return at + (Math.max(t - from, 0) / total) * room;
+      at += ((to - from) / total) * room + fold;
+    }
+    return right;
+  };
+  const folds = busy.slice(0, -1).map(([, to]) => x(to) + fold / 2);
+  const every = niceStep(total / 6);
+  const ticks = [];
+  for (const [from, to] of busy) for (let t = Math.ceil(from / every) * every; t <= to; t += every) ticks.push([x(t), t]);
+  return { x, folds, ticks };
+}
+
+function niceStep(want) {
+  return [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200].find((step) => step >= want) ?? 14400;
+}

@@ -1,0 +1,1 @@
+"""Read side of the `trainers` app for pages, REST and push."""
