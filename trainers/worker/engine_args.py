@@ -72,7 +72,7 @@ def cpu_arguments(spec: EngineSpec) -> list[str]:
 
 
 def gpu_arguments(spec: EngineSpec, plan: GpuPlan) -> list[str]:
-    """Arguments of a GPU engine (not run here): memory saver for role switches, hierarchical cache when a store is given.
+    """Arguments of a GPU engine (not run here): memory saver for role switches, a KV store when one is given.
 
     Its store keys carry no weight version, so every request must carry `extra_key` (the proxy sets it).
     """

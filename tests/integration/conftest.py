@@ -1,0 +1,52 @@
+"""One cell host per pytest process: real SGLang engines, Megatron trainers and Mooncake transfers over real Postgres."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration import tiny_policy
+from tests.integration.cells import LiveCells, wait_for
+from trainers.cells import wire
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_policy.write(tmp_path_factory.mktemp("policy") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def cell_host(gyre_home: Path) -> Iterator[Path]:
+    """The running cell host's home. It is ended, and all its children with it, at the end of the session."""
+    (gyre_home / "logs").mkdir(exist_ok=True)
+    with (gyre_home / "logs" / "cellhost.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "trainers.cells.host"],
+            cwd=ROOT,
+            env={**os.environ, "GYRE_HOME": str(gyre_home)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        wait_for(lambda: process.poll() is not None or wire.socket_path(gyre_home).exists(), "the cell host listens")
+        assert process.poll() is None, (gyre_home / "logs" / "cellhost.log").read_text()[-2000:]
+        yield gyre_home
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+@pytest.fixture
+def live_cells(cell_host: Path, database_url: str, policy_folder: Path) -> Iterator[LiveCells]:
+    """Makes runs with live cells, and ends them after the test."""
+    cells = LiveCells(cell_host, database_url, policy_folder)
+    try:
+        yield cells
+    finally:
+        cells.stop()

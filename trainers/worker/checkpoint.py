@@ -1,0 +1,121 @@
+"""Durable checkpoints: weights, optimizer, version and cursor together (algorithms.md §11).
+
+A checkpoint is a folder `v<version>` that appears by one rename after everything in it is on disk:
+
+    hf/            Hugging Face folder: config, tokenizer, model.safetensors (transformers loads it)
+    optimizer.pt   optimizer state of each rank's shard, tensors only
+    state.json     version, cursor, and the SHA-256 of every other file; its own hash is the checkpoint's
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+STATE = "state.json"
+WEIGHTS = "hf/model.safetensors"
+OPTIMIZER = "optimizer.pt"
+_NAME = re.compile(r"^v(\d+)$")
+
+
+class BadCheckpoint(RuntimeError):
+    """The checkpoint is missing or is not what was written; the message names the file."""
+
+
+@dataclass(frozen=True)
+class Written:
+    path: Path
+    sha256: str
+    num_bytes: int
+
+
+@dataclass(frozen=True)
+class Restored:
+    version: int
+    cursor: dict[str, Any]
+    weights: dict[str, torch.Tensor]
+    optimizer: list[dict[str, Any]]
+
+
+def folder_of(run_folder: Path, version: int) -> Path:
+    return run_folder / "checkpoints" / f"v{version}"
+
+
+def write(
+    run_folder: Path,
+    version: int,
+    weights: Mapping[str, torch.Tensor],
+    optimizer: list[dict[str, Any]],
+    cursor: dict[str, Any],
+    policy_folder: Path,
+) -> Written:
+    """Write checkpoint `version`. It replaces a leftover of the same version that was never committed."""
+    target = folder_of(run_folder, version)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = target.parent / f".{target.name}.{os.getpid()}.tmp"
+    shutil.rmtree(scratch, ignore_errors=True)
+    (scratch / "hf").mkdir(parents=True)
+    for source in sorted(policy_folder.iterdir()):
+        if source.is_file() and source.suffix != ".safetensors" and not source.name.endswith(".safetensors.index.json"):
+            shutil.copyfile(source, scratch / "hf" / source.name)
+    contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
+    save_file(contiguous, scratch / WEIGHTS, metadata={"format": "pt"})
+    torch.save(optimizer, scratch / OPTIMIZER)
+    files = sorted(path for path in scratch.rglob("*") if path.is_file())
+    hashes = {str(path.relative_to(scratch)): _sha256(path) for path in files}
+    state = json.dumps({"version": version, "cursor": cursor, "files": hashes}, indent=1, sort_keys=True).encode()
+    (scratch / STATE).write_bytes(state)
+    for path in [*files, scratch / STATE, scratch / "hf", scratch]:
+        _sync(path)
+    shutil.rmtree(target, ignore_errors=True)
+    scratch.rename(target)
+    _sync(target.parent)
+    num_bytes = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+    return Written(target, hashlib.sha256(state).hexdigest(), num_bytes)
+
+
+def read(path: Path, sha256: str = "") -> Restored:
+    """Load and verify. Raises BadCheckpoint."""
+    try:
+        raw = (path / STATE).read_bytes()
+        if sha256 and hashlib.sha256(raw).hexdigest() != sha256:
+            raise BadCheckpoint(f"{path / STATE} is not the file that was committed")
+        state = json.loads(raw)
+        for name, wanted in state["files"].items():
+            if _sha256(path / name) != wanted:
+                raise BadCheckpoint(f"{path / name} was changed or damaged")
+        optimizer = torch.load(path / OPTIMIZER, weights_only=True)
+        return Restored(state["version"], state["cursor"], load_file(path / WEIGHTS), optimizer)
+    except (OSError, ValueError, KeyError) as error:
+        raise BadCheckpoint(f"{path}: {error}") from error
+
+
+def prune(run_folder: Path, keep: int, protected: Iterable[int] = ()) -> list[int]:
+    """Delete all but the `keep` newest; never the newest, never a protected version. Returns what was deleted."""
+    folder = run_folder / "checkpoints"
+    found = sorted(int(match[1]) for entry in folder.iterdir() if entry.is_dir() and (match := _NAME.match(entry.name)))
+    doomed = sorted(set(found[: -max(keep, 1)]) - set(protected))
+    for version in doomed:
+        shutil.rmtree(folder / f"v{version}")
+    return doomed
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
