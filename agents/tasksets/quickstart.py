@@ -46,7 +46,7 @@ def write_quickstart(folder: Path = FOLDER, seed: int = SEED) -> int:
     splits = {"train": train_tasks(seed), "heldout": heldout_tasks(seed)}
     for split, tasks in splits.items():
         for number, task in enumerate(tasks, start=1):
-            write_task(task, folder / split / f"{number:03d}-{task.kind}", split)
+            write_task(task, folder / split / f"{split[0]}{number:03d}-{task.kind}", split)
     return sum(map(len, splits.values()))
 
 

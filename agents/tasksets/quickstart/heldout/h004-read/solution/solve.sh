@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+cat result.txt
+echo cotton > data.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+cp info.txt config.txt
+echo wood > note.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+cat final.txt
+echo 84 > info.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+cp value.txt list.txt
+echo red > names.txt

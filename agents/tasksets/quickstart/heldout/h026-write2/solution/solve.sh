@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+echo iron > list.txt
+echo wizard > test.txt

@@ -1,0 +1,6 @@
+#!/bin/bash
+set -e
+cd /app
+echo white > test.txt
+echo wood > plan.txt
+echo 74 > index.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+cat config.txt
+echo 31 > text.txt

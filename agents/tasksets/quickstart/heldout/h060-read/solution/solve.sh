@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+cat record.txt
+echo library > plan.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+cat total.txt
+echo wind > names.txt

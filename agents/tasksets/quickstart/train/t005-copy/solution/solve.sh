@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+cp total.txt test.txt
+echo station > plan.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+echo 54 >> data.txt
+echo gold > notes.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+echo brush > test.txt
+echo cat > result.txt

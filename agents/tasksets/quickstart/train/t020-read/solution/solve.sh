@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+cat note.txt
+echo forest > key.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+cat start.txt
+echo 93 > text.txt

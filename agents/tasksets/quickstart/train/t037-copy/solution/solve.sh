@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+cp key.txt record.txt
+echo prince > index.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+echo onion >> report.txt
+echo tea > temp.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+echo temple > names.txt
+echo apple > index.txt

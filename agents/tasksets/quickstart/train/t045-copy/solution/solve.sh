@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+cp log.txt memo.txt
+echo 34 > note.txt

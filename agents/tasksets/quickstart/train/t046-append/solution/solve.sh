@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+echo mountain >> key.txt
+echo strong > result.txt

@@ -1,0 +1,6 @@
+#!/bin/bash
+set -e
+cd /app
+echo cherry > main.txt
+echo teacher > value.txt
+echo 41 > list.txt

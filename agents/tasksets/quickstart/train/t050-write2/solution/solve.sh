@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+echo bridge > record.txt
+echo spoon > names.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+echo bottle >> record.txt
+echo temple > copy.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+echo milk >> notes.txt
+echo door > report.txt

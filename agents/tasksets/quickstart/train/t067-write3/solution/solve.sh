@@ -1,0 +1,6 @@
+#!/bin/bash
+set -e
+cd /app
+echo wind > key.txt
+echo robot > test.txt
+echo 30 > log.txt

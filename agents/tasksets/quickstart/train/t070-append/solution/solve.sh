@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+echo storm >> note.txt
+echo moon > index.txt

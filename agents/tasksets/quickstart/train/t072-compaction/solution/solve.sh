@@ -1,0 +1,6 @@
+#!/bin/bash
+set -e
+cd /app
+echo dark > draft.txt
+echo arrow > list.txt
+echo strong > value.txt

@@ -1,0 +1,4 @@
+#!/bin/bash
+set -e
+cd /app
+echo 28 > config.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+echo ghost > text.txt
+echo 71 > result.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+echo music >> result.txt
+echo 71 > record.txt

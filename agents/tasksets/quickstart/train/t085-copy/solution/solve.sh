@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+cp test.txt start.txt
+echo paint > info.txt

@@ -1,0 +1,6 @@
+#!/bin/bash
+set -e
+cd /app
+echo square > note.txt
+echo cube > names.txt
+echo ghost > test.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+cp test.txt total.txt
+echo rain > item.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+echo dark > out.txt
+echo dance > key.txt

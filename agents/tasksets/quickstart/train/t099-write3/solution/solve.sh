@@ -1,0 +1,6 @@
+#!/bin/bash
+set -e
+cd /app
+echo pepper > plan.txt
+echo knife > final.txt
+echo copper > report.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+echo moon > final.txt
+echo moon > draft.txt

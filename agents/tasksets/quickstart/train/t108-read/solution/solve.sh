@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+cat draft.txt
+echo cotton > total.txt

@@ -1,0 +1,6 @@
+#!/bin/bash
+set -e
+cd /app
+echo bear > info.txt
+echo mouse > copy.txt
+echo king > report.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+cat text.txt
+echo tomato > log.txt

@@ -1,0 +1,6 @@
+#!/bin/bash
+set -e
+cd /app
+echo circle > final.txt
+echo snow > file.txt
+echo 27 > main.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+echo violin >> config.txt
+echo cup > names.txt

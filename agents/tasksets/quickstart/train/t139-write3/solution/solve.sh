@@ -1,0 +1,6 @@
+#!/bin/bash
+set -e
+cd /app
+echo horse > test.txt
+echo radio > index.txt
+echo 73 > data.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+cat item.txt
+echo gentle > copy.txt

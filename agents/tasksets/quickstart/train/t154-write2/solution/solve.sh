@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+echo smart > config.txt
+echo mountain > test.txt

@@ -1,0 +1,6 @@
+#!/bin/bash
+set -e
+cd /app
+echo copper > note.txt
+echo ghost > memo.txt
+echo 57 > total.txt

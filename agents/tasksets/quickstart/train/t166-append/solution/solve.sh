@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+echo beer >> start.txt
+echo horse > report.txt

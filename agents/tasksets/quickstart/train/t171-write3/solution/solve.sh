@@ -1,0 +1,6 @@
+#!/bin/bash
+set -e
+cd /app
+echo 79 > temp.txt
+echo pencil > data.txt
+echo sun > main.txt

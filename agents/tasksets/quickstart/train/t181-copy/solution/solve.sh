@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+cp item.txt config.txt
+echo pillow > copy.txt

@@ -1,0 +1,6 @@
+#!/bin/bash
+set -e
+cd /app
+echo honey > text.txt
+echo boat > out.txt
+echo 81 > notes.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+cat copy.txt
+echo gold > main.txt

@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+echo station >> record.txt
+echo pencil > notes.txt

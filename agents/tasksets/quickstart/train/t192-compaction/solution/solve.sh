@@ -1,0 +1,6 @@
+#!/bin/bash
+set -e
+cd /app
+echo piano > note.txt
+echo whale > index.txt
+echo bread > key.txt

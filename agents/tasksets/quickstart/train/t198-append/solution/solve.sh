@@ -1,0 +1,5 @@
+#!/bin/bash
+set -e
+cd /app
+echo black >> config.txt
+echo whale > memo.txt
