@@ -138,13 +138,13 @@ class LiveCall:
                 await self._stream_from(cell, reader)
             except EngineFailed as failure:
                 log.warning("call %s of execution %s moves on: %s", self.number, session.execution.id, failure)
-                self.services.router.avoid(cell.id, asyncio.get_running_loop().time())
             finally:
                 self.services.router.give_back(cell)
                 reader.close(cell.weight_version, self.services.router.version_of(cell.id))
             finish = reader.finish
             if finish is not None and finish.get("type") != "abort":
                 return finish
+            self.services.router.avoid(cell.id, asyncio.get_running_loop().time())
             if len(sampled.ids) >= self.max_new_tokens:
                 return {"type": "length", "length": len(sampled.ids)}
             if not sampled.ids and not self._readers:
