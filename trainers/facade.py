@@ -16,3 +16,8 @@ def batch_in_progress(run_id: int) -> int | None:
     """Id of the batch that is open or sealed and has not stepped."""
     rows = Batch.objects.filter(run=run_id, state__in=[Batch.State.OPEN, Batch.State.SEALED])
     return rows.values_list("pk", flat=True).first()
+
+
+def batch_versions(run_id: int) -> dict[int, int]:
+    """Batch number → weight version that its gradients are taken at."""
+    return dict(Batch.objects.filter(run=run_id).values_list("number", "version"))

@@ -1,0 +1,60 @@
+"""`manage.py verify_run RUN`: check every invariant on the rows of a run; exit 1 with the rows that break one."""
+
+import json
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.core.exceptions import ObjectDoesNotExist
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection, transaction
+
+from agents import facade
+from agents import invariants as of_agents
+from agents.invariants import Invariant
+from scheduler import invariants as of_scheduler
+from trainers import invariants as of_trainers
+
+ALL: tuple[Invariant, ...] = (*of_agents.INVARIANTS, *of_trainers.INVARIANTS, *of_scheduler.INVARIANTS)
+
+#: Breaking rows shown per invariant.
+SHOWN = 20
+
+
+@contextmanager
+def one_snapshot() -> Iterator[None]:
+    """All queries see the database at one moment, also while the run goes on."""
+    inside_another = connection.in_atomic_block
+    with transaction.atomic():
+        if not inside_another:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        yield
+
+
+class Command(BaseCommand):
+    help = "Check the invariants of a run on the database. Exit code 1 and the rows, when one is broken."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("run", type=int, help="number of the run")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        num_broken = 0
+        with one_snapshot():
+            try:
+                facade.run(options["run"])
+            except ObjectDoesNotExist:
+                raise CommandError(f"there is no run {options['run']}") from None
+            for invariant in ALL:
+                rows = invariant.broken_by(options["run"])
+                num_broken += bool(rows)
+                self.stdout.write(f"{'BROKEN' if rows else 'ok    '} {invariant.name}: {invariant.law}")
+                for row in rows[:SHOWN]:
+                    self.stdout.write(f"    {json.dumps(row, default=str)}")
+                if len(rows) > SHOWN:
+                    self.stdout.write(f"    … and {len(rows) - SHOWN} more rows")
+        self.stdout.write(f"{len(ALL) - num_broken} of {len(ALL)} invariants hold")
+        if num_broken:
+            sys.exit(1)
