@@ -53,10 +53,12 @@ class Box:
         self._info = b""
         self._said = b""
         self._ready = False
+        self._init_pid = 0
         self._init_pidfd: int | None = None
         self._children: dict[int, int] = {}  # pidfd → pid
         self._outer_pidfd: int | None = None
-        self._open: set[int] = set()  # pipes watched by the selector
+        self._init_alive = False
+        self._open: dict[int, Callable[[bytes], None]] = {}  # pipes watched by the selector
         self._shown: list[str] = []
         self._channel: socket.socket | None = None
         self._forwarder: Forwarder | None = None
@@ -110,9 +112,12 @@ class Box:
         actions += [(os.POSIX_SPAWN_DUP2, _HIGH + target, target) for target in targets]
         actions += [(os.POSIX_SPAWN_CLOSE, _HIGH + target) for target in targets]
         environment = {"PATH": _PATH, **spec["env"]}
+        everywhere = os.sched_getaffinity(0)
         try:
+            os.sched_setaffinity(0, self._processors(everywhere))
             pid = os.posix_spawn(command[0], command, environment, file_actions=actions, setsigdef=_DEFAULT_SIGNALS)
         finally:
+            os.sched_setaffinity(0, everywhere)
             for number in {hold_read, info_write, ready_write, output}:
                 os.close(number)
             self._hold = hold_write
@@ -120,20 +125,41 @@ class Box:
             self._watch_pipe(ready_read, self._on_ready)
         self._outer_pidfd = self._watch_child(pid)
 
+    def _processors(self, available: set[int]) -> set[int]:
+        """As many as the task asks for; sandboxes next to each other get different ones."""
+        wanted = self._spec["limits"]["cpus"]
+        if not wanted or wanted >= len(available):
+            return available
+        ordered = sorted(available)
+        return {ordered[(self._number + index) % len(ordered)] for index in range(wanted)}
+
     def _open_log(self) -> int:
         return os.open(self._spec["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
 
     def _watch_pipe(self, number: int, handler: Callable[[bytes], None]) -> None:
         def on_readable(_who: int, _mask: int) -> None:
             data = os.read(number, 4096)
-            if not data:
-                self._context.selector.unregister(number)
-                self._open.discard(number)
-                os.close(number)
-            handler(data)
+            if data:
+                handler(data)
+            else:
+                self._close_pipe(number)
 
-        self._open.add(number)
+        os.set_blocking(number, False)
+        self._open[number] = handler
         self._context.selector.register(number, selectors.EVENT_READ, on_readable)
+
+    def _close_pipe(self, number: int) -> None:
+        self._context.selector.unregister(number)
+        del self._open[number]
+        os.close(number)
+
+    def _read_rest(self) -> None:
+        """What was written before the end, and not yet noticed."""
+        for number, handler in list(self._open.items()):
+            with contextlib.suppress(BlockingIOError):
+                handler(os.read(number, 4096))
+            if number in self._open:
+                self._close_pipe(number)
 
     def _watch_child(self, pid: int) -> int:
         pidfd = os.pidfd_open(pid)
@@ -145,7 +171,10 @@ class Box:
         self._info += data
         if self._init_pidfd is None and b"}" in self._info:
             with contextlib.suppress(ProcessLookupError):
-                self._init_pidfd = os.pidfd_open(json.loads(self._info)["child-pid"])
+                self._init_pid = json.loads(self._info)["child-pid"]
+                self._init_pidfd = os.pidfd_open(self._init_pid)
+                self._init_alive = True
+                self._context.selector.register(self._init_pidfd, selectors.EVENT_READ, self._on_init_end)
             if self._stopping:
                 self._kill()
             self._proceed()
@@ -182,6 +211,7 @@ class Box:
             status = 126
             try:
                 assert self._init_pidfd is not None
+                os.sched_setaffinity(0, self._processors(os.sched_getaffinity(0)))
                 status = enter(self._spec, self._init_pidfd, log_fd, theirs, self._context.identity, program)
             except BaseException as error:
                 os.write(log_fd, f"sandbox: {error}\n".encode())
@@ -218,8 +248,15 @@ class Box:
         self._kill()
         self._finish_if_over()
 
+    def _on_init_end(self, pidfd: int, _mask: int) -> None:
+        self._context.selector.unregister(pidfd)
+        self._init_alive = False
+        with contextlib.suppress(ChildProcessError):  # bubblewrap has waited for it, unless it ended before
+            os.waitpid(self._init_pid, os.WNOHANG)
+        self._finish_if_over()
+
     def _kill(self) -> None:
-        """The death of the first process of a PID namespace is the death of all."""
+        """The death of the first process of a PID namespace is the death of all, and it ends last."""
         for pidfd in (self._init_pidfd, self._outer_pidfd):
             if pidfd is not None:
                 with contextlib.suppress(ProcessLookupError):
@@ -227,18 +264,12 @@ class Box:
                 return
 
     def _finish_if_over(self) -> None:
-        if self._children:
+        if not self._children:
+            self._read_rest()
+        if self._children or self._init_alive:
             return
-        selector = self._context.selector
-        for number in (*self._open,):
-            selector.unregister(number)
-            if not self._ready:
-                with contextlib.suppress(BlockingIOError):
-                    os.set_blocking(number, False)
-                    self._said += os.read(number, 4096)
-            os.close(number)
         if self._channel:
-            selector.unregister(self._channel)
+            self._context.selector.unregister(self._channel)
             self._channel.close()
         for kept in (self._hold, self._init_pidfd):
             if kept is not None:
@@ -247,10 +278,14 @@ class Box:
             self._forwarder.close()
         for shown in self._shown:
             self._context.stage.hide(shown)
-        if self._code is not None or (self._ready and not self._error):
-            self._context.report(
-                {"op": "exited", "id": self._number, "code": KILLED if self._code is None else self._code}
-            )
+        if self._ready and not self._error:
+            code = KILLED if self._code is None else self._code
+            self._context.report({"op": "exited", "id": self._number, "code": code})
         else:
-            said = self._said.decode(errors="replace").strip()
-            self._context.report({"op": "failed", "id": self._number, "error": self._error or said or "no message"})
+            error = self._error or self._said.decode(errors="replace").strip() or self._end_of_log()
+            self._context.report({"op": "failed", "id": self._number, "error": error})
+
+    def _end_of_log(self) -> str:
+        with contextlib.suppress(OSError), open(self._spec["log"], errors="replace") as log:
+            return log.read()[-500:].strip() or "bubblewrap ended without a message"
+        return "bubblewrap ended without a message"

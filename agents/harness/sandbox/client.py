@@ -81,6 +81,11 @@ class SandboxServer:
         with self._lock:
             return list(self._sandboxes.values())
 
+    @property
+    def process_id(self) -> int | None:
+        """The server process, if one was started."""
+        return self._process.pid if self._process else None
+
     def start(self, spec: SandboxSpec) -> Sandbox:
         sandbox = Sandbox(next(self._numbers), spec)
         message = json.dumps({"op": "start", "id": sandbox.number, **spec.message()}).encode()
@@ -128,11 +133,11 @@ class SandboxServer:
         )
         theirs.close()
         self._control = ours
-        threading.Thread(target=self._listen, args=(ours,), name="sandbox-reports", daemon=True).start()
+        threading.Thread(target=self._listen, args=(ours, self._process), name="sandbox-reports", daemon=True).start()
         atexit.register(self.close)
         return ours
 
-    def _listen(self, control: socket.socket) -> None:
+    def _listen(self, control: socket.socket, process: subprocess.Popen[bytes]) -> None:
         while True:
             try:
                 raw = control.recv(_MESSAGE_BYTES)
@@ -151,5 +156,6 @@ class SandboxServer:
                 self._control = None
             lost, self._sandboxes = self._sandboxes, {}
         control.close()
+        process.wait()
         for sandbox in lost.values():
             sandbox.report({"op": "failed", "error": "the sandbox server died"})

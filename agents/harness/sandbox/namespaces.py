@@ -21,6 +21,7 @@ _MS_PRIVATE = 0x4_0000
 _MNT_DETACH = 2
 _PR_SET_DUMPABLE = 4
 _PR_CAPBSET_DROP = 24
+_PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
@@ -64,6 +65,11 @@ def bind(source: Path, dest: Path) -> None:
 
 def detach(path: Path) -> None:
     _check(_libc.umount2(os.fsencode(path), _MNT_DETACH), f"unmount of {path}")
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent ends, so that they can be waited for."""
+    _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "subreaper")
 
 
 def give_up_privileges() -> None:

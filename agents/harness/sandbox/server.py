@@ -21,6 +21,7 @@ import selectors
 import signal
 import socket
 
+from agents.harness.sandbox import namespaces
 from agents.harness.sandbox.box import Box, Context
 from agents.harness.sandbox.identity import sandbox_uid
 from agents.harness.sandbox.inside import Program
@@ -100,6 +101,7 @@ def main() -> None:
     args = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    namespaces.adopt_orphans()
     os.set_inheritable(args.control_fd, False)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 import threading
 import time
 from pathlib import Path
@@ -16,6 +17,8 @@ from agents.harness.sandbox.base import ExitCause
 from agents.harness.sandbox.client import Sandbox, SandboxServer
 
 _EVERY_S = 2.0
+_DEEPEST = 200
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -48,37 +51,61 @@ def excess(sandbox: Sandbox, memory: dict[int, int]) -> ExitCause | None:
     with contextlib.suppress(OSError):
         if sandbox.spec.log.lstat().st_size > limits.output_bytes:
             return "output"
-    writable = [sandbox.spec.root, *(bind.source for bind in sandbox.spec.binds if bind.writable)]
-    num_bytes = num_files = 0
-    for place in writable:
-        for size in sizes(place):
-            num_bytes, num_files = num_bytes + size, num_files + 1
-            if num_files > limits.files:
-                return "files"
-    return "disk" if num_bytes > limits.disk_bytes else None
+    usage = Usage(limits.files)
+    for place in (sandbox.spec.root, *(bind.source for bind in sandbox.spec.binds if bind.writable)):
+        usage.add(place)
+    if usage.num_files > limits.files:
+        return "files"
+    return "disk" if usage.num_bytes > limits.disk_bytes else None
 
 
-def sizes(top: Path) -> list[int]:
-    """Disk use of every file below, without following links and without leaving the file system."""
-    found: list[int] = []
-    pending = [str(top)]
-    while pending:
-        place = pending.pop()
+class Usage:
+    """What a file tree takes on disk. The tree may change and mislead while it is looked at: links are not followed."""
+
+    def __init__(self, max_files: int) -> None:
+        self.num_bytes = self.num_files = 0
+        self._max_files = max_files
+
+    def add(self, top: Path) -> None:
+        with contextlib.suppress(OSError):
+            self._add(os.open(top, _DIRECTORY), 0)
+
+    def _add(self, number: int, depth: int) -> None:
         try:
-            entries = os.scandir(place)
-        except PermissionError:  # the sandbox closed it; it belongs to the same user
-            with contextlib.suppress(OSError):
-                os.chmod(place, 0o700, follow_symlinks=True)
-            continue
-        except OSError:
-            continue
-        with entries:
-            for entry in entries:
+            folders = []
+            with os.scandir(number) as entries:
+                for entry in entries:
+                    self.num_files += 1
+                    if self.num_files > self._max_files:
+                        return
+                    with contextlib.suppress(OSError):
+                        self.num_bytes += entry.stat(follow_symlinks=False).st_blocks * 512
+                        if entry.is_dir(follow_symlinks=False):
+                            folders.append(entry.name)
+            if depth > _DEEPEST and folders:
+                self.num_files = self._max_files + 1
+                return
+            for name in folders:
                 with contextlib.suppress(OSError):
-                    found.append(entry.stat(follow_symlinks=False).st_blocks * 512)
-                    if entry.is_dir(follow_symlinks=False):
-                        pending.append(entry.path)
-    return found
+                    self._add(_open_folder(name, number), depth + 1)
+        finally:
+            os.close(number)
+
+
+def _open_folder(name: str, parent: int) -> int:
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=parent)
+    except PermissionError:  # closed from inside, where its owner is the same user
+        handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        try:
+            place, mode = f"/proc/self/fd/{handle}", stat.S_IMODE(os.fstat(handle).st_mode)
+            os.chmod(place, 0o700)
+            try:
+                return os.open(name, _DIRECTORY, dir_fd=parent)
+            finally:
+                os.chmod(place, mode)
+        finally:
+            os.close(handle)
 
 
 def memory_by_namespace() -> dict[int, int]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pathspec
 
@@ -199,29 +200,33 @@ def _open_and_retry(function: Callable[[str], Any], path: str, _info: object) ->
 
 def read_untrusted(path: Path, limit_bytes: int) -> bytes | None:
     """A plain file's first `limit_bytes`; None when it is missing, a link, or not a plain file."""
-    try:
-        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with os.fdopen(number, "rb") as file:
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            return None
-        return file.read(limit_bytes)
+    with _plain_file(path) as file:
+        return file.read(limit_bytes) if file else None
 
 
 def read_log(path: Path, limit_bytes: int = 64 << 10) -> str:
     """A log as text that a database takes: the beginning and the end of a long one, no NUL, valid Unicode."""
+    with _plain_file(path) as file:
+        if file is None:
+            return ""
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(limit_bytes if size <= limit_bytes else limit_bytes // 2)
+        if size > limit_bytes:
+            file.seek(-limit_bytes // 2, os.SEEK_END)
+            data += f"\n[{size - limit_bytes} bytes left out]\n".encode() + file.read(limit_bytes // 2)
+    return data.decode(errors="replace").replace("\0", "\ufffd")
+
+
+@contextmanager
+def _plain_file(path: Path) -> Iterator[BinaryIO | None]:
     try:
         number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return ""
+        yield None
+        return
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        yield None
+        return
     with os.fdopen(number, "rb") as file:
-        status = os.fstat(number)
-        if not stat.S_ISREG(status.st_mode):
-            return ""
-        data = file.read(limit_bytes if status.st_size <= limit_bytes else limit_bytes // 2)
-        if status.st_size > limit_bytes:
-            file.seek(-limit_bytes // 2, os.SEEK_END)
-            left_out = status.st_size - limit_bytes
-            data += f"\n[{left_out} bytes left out]\n".encode() + file.read(limit_bytes // 2)
-    return data.decode(errors="replace").replace("\0", "�")
+        yield file
