@@ -33,10 +33,10 @@ def cancel_execution(execution: Execution, *, user: AbstractBaseUser | None, rea
         )
         row.finished_at, row.key_hash, row.lease_owner, row.lease_expires_at = timezone.now(), None, "", None
         row.save()
+        close_group_if_complete(row.group_id)
         if row.group.kind == Group.Kind.TRAINING:
             counter = "finished" if launched else "dispatched"
             Run.objects.filter(pk=row.run_id).update(**{counter: F(counter) + (1 if launched else -1)})
-        close_group_if_complete(row.group_id)
         events.record(
             row.run_id,
             events.EventKind.EXECUTION_FINISHED,
