@@ -13,6 +13,8 @@ from random import Random
 import pytest
 
 from agents.harness.reference import program
+from agents.harness.taskformat import load_task
+from agents.harness.taskformat.local import plan
 from agents.proxy.rendering import BUNDLED_POLICY, rendering
 from agents.tasksets import quickstart, vocabulary
 from agents.tasksets.harbor import write_task
@@ -129,6 +131,14 @@ def test_task_settings_name_kind_and_split() -> None:
         for folder in (quickstart.FOLDER / split).iterdir():
             metadata = tomllib.loads((folder / "task.toml").read_text())["metadata"]
             assert metadata == {"kind": folder.name.split("-")[1], "split": split}
+
+
+def test_the_local_sandbox_can_honour_every_task() -> None:
+    for split in ("train", "heldout"):
+        for folder in (quickstart.FOLDER / split).iterdir():
+            task = load_task(folder)
+            assert task.warnings == ()
+            assert plan(task).workdir == "/app"
 
 
 def test_every_word_and_file_name_is_one_token() -> None:
