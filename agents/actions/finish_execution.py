@@ -4,6 +4,7 @@ It happens once per execution: whoever comes for an attempt that is over, or has
 Rows are locked in the order execution, group, run.
 """
 
+import math
 from typing import Any
 
 from django.db import transaction
@@ -64,6 +65,11 @@ def finish_execution(execution_id: int, attempt: int, verdict: Verdict, end: Har
     return True
 
 
+def storable(text: str) -> str:
+    """`text` as Postgres can keep it: an evaluator's output is hostile, and a NUL in it must not cost the result."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
 def _write_assessment(execution: Execution, verdict: Verdict, result: Result) -> None:
     status = {Outcome.NO_WORK: Assessment.Status.NO_WORK, Outcome.UNRESOLVED: Assessment.Status.UNRESOLVED}
     Assessment.objects.create(
@@ -71,12 +77,12 @@ def _write_assessment(execution: Execution, verdict: Verdict, result: Result) ->
         attempt=execution.attempt,
         status=status.get(result.outcome, Assessment.Status.SCORED),
         reason_code=result.reason_code,
-        reason=result.reason,
+        reason=storable(result.reason),
         value=result.reward,
-        rewards=dict(verdict.rewards),
-        flags=list(verdict.flags),
+        rewards={storable(key): value for key, value in verdict.rewards.items() if math.isfinite(value)},
+        flags=[storable(flag) for flag in verdict.flags],
         exit_code=verdict.exit_code,
-        log=verdict.log,
+        log=storable(verdict.log),
         duration_s=verdict.duration_s,
     )
 
@@ -115,7 +121,8 @@ def _describe_tree(execution: Execution, folded: Folded) -> None:
 
 def _close(execution: Execution, result: Result, end: HarnessEnd) -> None:
     execution.state = Execution.State.FINISHED
-    execution.outcome, execution.reason_code, execution.reason = result.outcome, result.reason_code, result.reason
+    execution.outcome, execution.reason_code = result.outcome, result.reason_code
+    execution.reason = storable(result.reason)
     execution.reward = result.reward
     if result.reward is not None:
         penalty = execution.run.config["malformed_penalty"]

@@ -165,6 +165,17 @@ def test_calls_that_cannot_be_read_do_not_stop_the_execution() -> None:
     assert (execution.outcome, execution.num_calls, execution.num_unique_tokens) == ("complete", 4, 28)
 
 
+def test_hostile_evaluator_output_is_kept_as_far_as_the_database_can() -> None:
+    made = make_run()
+    execution = first(made.group(2))
+    record_conversation(execution)
+    rewards = {"a\0b": 1.0, "odd": float("nan")}
+    verdict = Verdict(Status.SCORED, 1.0, reason="\0", rewards=rewards, flags=["\ud800"], log="x\0y\udfff")
+    assert finish_execution(execution.pk, 1, verdict, DONE)
+    kept = execution.assessments.get()
+    assert (kept.log, kept.reason, kept.flags, kept.rewards) == ("x\ufffdy?", "\ufffd", ["?"], {"a\ufffdb": 1.0})
+
+
 def test_an_execution_without_calls_is_unresolved() -> None:
     made = make_run()
     execution = first(made.group(2))
