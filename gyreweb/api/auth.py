@@ -12,8 +12,9 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
+from agents.actions.api_tokens import mark_used
 from agents.web import access
-from agents.web import tokens_of_api as api_tokens
+from agents.web.api_tokens import token_by_digest
 from agents.web.access import Viewer
 
 if TYPE_CHECKING:  # DRF imports this module while it builds its views
@@ -42,10 +43,10 @@ class ApiTokenAuthentication(BaseAuthentication):
         if len(words) != 2:
             raise AuthenticationFailed("The Authorization header is not `Bearer <token>`.")
         digest = hashlib.sha256(words[1]).digest()
-        token = api_tokens.token_by_digest(digest)
+        token = token_by_digest(digest)
         if token is None or not hmac.compare_digest(bytes(token.digest), digest):
             raise AuthenticationFailed("This token is unknown, expired or revoked.")
-        api_tokens.mark_used(token)
+        mark_used(token)
         return token.created_by, token
 
     def authenticate_header(self, request: Request) -> str:

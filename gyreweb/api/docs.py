@@ -9,7 +9,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from drf_spectacular.generators import SchemaGenerator
 
-from agents.web.tokens_of_api import tokens_of
+from agents.web.api_tokens import tokens_of
 from gyreweb.pages.shell import page, show, viewer_of
 
 METHODS = ("get", "post", "patch", "put", "delete")

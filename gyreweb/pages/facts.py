@@ -161,12 +161,21 @@ class RunFacts:
         link, found = self._url("cells"), []
         for cell in self.cells if self.run.finished_at is None else []:
             if cell.role == "lost" or cell.error:
-                head = f"{cell} is lost" if cell.role == "lost" else f"{cell} reports an error"
+                head = f"{cell} is lost." if cell.role == "lost" else f"{cell} reports an error."
                 found.append(Alarm(f"cell_{cell.index}", "bad", head.capitalize(), cell.error[:300], None, link))
-            elif cell_queries.is_stale(cell, self.now):
-                text = f"last heartbeat {(self.now - cell.heartbeat_at).total_seconds():.0f} s ago"
-                found.append(Alarm(f"cell_{cell.index}", "warn", f"{cell} is silent".capitalize(), text, None, link))
-        return found
+        return found + self._silent_cells(link)
+
+    def _silent_cells(self, link: str) -> list[Alarm]:
+        """One alarm for all of them: they often fall silent together."""
+        silent = [cell for cell in self.cells if cell_queries.is_stale(cell, self.now)]
+        if not silent or self.run.finished_at is not None:
+            return []
+        names = ", ".join(str(cell) for cell in silent[:6]) + (" and more" if len(silent) > 6 else "")
+        head = f"{len(silent)} of {len(self.cells)} cells are silent" if len(silent) > 1 else f"{names} is silent"
+        oldest = min(cell.heartbeat_at for cell in silent)
+        text = f"{names}: " if len(silent) > 1 else ""
+        text += f"last heard {(self.now - oldest).total_seconds():.0f} s ago; the logs say why"
+        return [Alarm("silent_cells", "warn", head.capitalize(), text, oldest, link)]
 
     def _rewards(self) -> list[Alarm]:
         found, counts = [], self.outcomes

@@ -34,6 +34,7 @@ GROUP_EVENTS = frozenset({E.GROUP_DISPATCHED, E.GROUP_READY, E.GROUP_VOIDED})
 CALL_EVENTS = frozenset({E.CALL_RECORDED, E.CALL_MOVED, E.CALL_QUARANTINED})
 OVERRIDE_EVENTS = frozenset({E.OVERRIDE_SET, E.OVERRIDE_RELEASED})
 ALARM_EVENTS = frozenset({E.ALARM_RAISED, E.ALARM_CLEARED})
+WEIGHT_EVENTS = frozenset({E.WEIGHTS_PUBLISHED})
 ALL_EVENTS = frozenset(E)
 
 
@@ -98,7 +99,7 @@ FRAGMENTS = (
     Fragment("decisions", "pages/_decisions.html", frozenset({"run"}), frozenset({E.DECISION_MADE}), _decisions),
     Fragment("longest", "pages/_longest.html", frozenset({"run"}), EXECUTION_EVENTS, _longest),
     Fragment("staleness", "pages/_staleness.html", frozenset({"run"}), frozenset({E.STEP_COMMITTED}), _facts),
-    Fragment("cells", "pages/_cells.html", frozenset({"cells"}), CELL_EVENTS | frozenset({E.WEIGHTS_PUBLISHED}), _cells),
+    Fragment("cells", "pages/_cells.html", frozenset({"cells"}), CELL_EVENTS | WEIGHT_EVENTS, _cells),
     Fragment("batches", "pages/_batches.html", frozenset({"batches"}), BATCH_EVENTS, _batches),
 )  # fmt: skip
 BY_NAME = {fragment.name: fragment for fragment in FRAGMENTS}

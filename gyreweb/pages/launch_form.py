@@ -14,14 +14,50 @@ from agents.config import RunConfig
 
 SECTIONS: list[tuple[str, list[str]]] = [
     ("Task and agent", ["task_set", "policy_path", "harness", "seed"]),
-    ("Size", ["cells", "concurrency_per_cell", "max_calls_per_cell", "groups_per_batch", "executions_per_group", "steps"]),
-    ("Scheduling", ["policy_kind", "training_cells", "burst_batches", "burst_lead", "max_staleness", "rho_min", "supply_hold_s", "min_rollout_cells", "max_void_groups", "launcher"]),
-    ("Sampling", ["temperature", "top_p", "max_new_tokens", "context_tokens", "policy_context_tokens", "kv_on_update"]),
-    ("Selection and reward", ["j_max", "role_order", "advantage", "malformed_penalty", "min_votes", "reward_key", "shuffle_rewards"]),
-    ("Training", ["loss", "clip_low", "clip_high", "tis_cap", "learning_rate", "betas", "grad_clip", "tokens_per_micro_step", "packing"]),
+    (
+        "Size",
+        [
+            *("cells", "concurrency_per_cell", "max_calls_per_cell"),
+            *("groups_per_batch", "executions_per_group", "steps"),
+        ],
+    ),
+    (
+        "Scheduling",
+        [
+            *("policy_kind", "training_cells", "burst_batches", "burst_lead", "max_staleness", "rho_min"),
+            *("supply_hold_s", "min_rollout_cells", "max_void_groups", "launcher"),
+        ],
+    ),
+    (
+        "Sampling",
+        [
+            *("temperature", "top_p", "max_new_tokens"),
+            *("context_tokens", "policy_context_tokens", "kv_on_update"),
+        ],
+    ),
+    (
+        "Selection and reward",
+        [
+            *("j_max", "role_order", "advantage", "malformed_penalty"),
+            *("min_votes", "reward_key", "shuffle_rewards"),
+        ],
+    ),
+    (
+        "Training",
+        [
+            *("loss", "clip_low", "clip_high", "tis_cap", "learning_rate", "betas"),
+            *("grad_clip", "tokens_per_micro_step", "packing"),
+        ],
+    ),
     ("Time limits", ["harness_timeout_s", "overall_timeout_s", "evaluation_timeout_s"]),
-    ("Evaluation and keeping", ["eval_every_steps", "eval_tasks", "checkpoint_every_steps", "checkpoints_kept", "retain_bodies", "retain_logs"]),
-]  # fmt: skip
+    (
+        "Evaluation and keeping",
+        [
+            *("eval_every_steps", "eval_tasks", "checkpoint_every_steps", "checkpoints_kept"),
+            *("retain_bodies", "retain_logs"),
+        ],
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -81,6 +117,8 @@ def as_text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, list | tuple):
         return ", ".join(as_text(part) for part in value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
     return "" if value is None else str(value)
 
 

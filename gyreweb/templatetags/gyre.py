@@ -25,8 +25,14 @@ def visible(text: Any) -> SafeString:
 
 def _shown(found: re.Match[str]) -> str:
     code = ord(found.group())
-    sign = chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else f"U+{code:04X}"
+    sign = f"\\x{code:02x}" if code < 0x100 else f"U+{code:04X}"
     return f'<span class="ctl" title="control character U+{code:04X}">{sign}</span>'
+
+
+@register.filter
+def token_text(text: str) -> SafeString:
+    """A token's text: as `visible`, with a sign before each line break."""
+    return mark_safe(visible(text).replace("\n", '<i class="nl">↵</i>\n'))
 
 
 @register.filter

@@ -44,6 +44,7 @@ function rewardPlot(element, width, data) {
     return steps.map((step) => known.get(step) ?? null);
   };
   const [train, heldout] = [colour("rollout"), colour("ok")];
+  const spread = (u, v, _, i) => (v === null || v === undefined ? "–" : `${v.toFixed(3)} (${u.data[2][i].toFixed(2)} to ${u.data[3][i].toFixed(2)})`);
   const value = (u, v) => (v === null || v === undefined ? "–" : v.toFixed(3));
   const options = {
     width,
@@ -55,7 +56,7 @@ function rewardPlot(element, width, data) {
     bands: [{ series: [3, 2], fill: faded(train, 16) }],
     series: [
       { label: "step", value: (u, v) => v ?? "–" },
-      { label: "training", stroke: train, width: 2, spanGaps: true, value, points: { show: data.train.length < 3 } },
+      { label: "training", stroke: train, width: 2, spanGaps: true, value: spread, points: { show: data.train.length < 3 } },
       { label: "low", stroke: "transparent", spanGaps: true, points: { show: false }, value },
       { label: "high", stroke: "transparent", spanGaps: true, points: { show: false }, value },
       { label: "held-out", stroke: heldout, width: 1.6, dash: [5, 4], spanGaps: true, value, points: { show: true, size: 7, fill: colour("panel"), stroke: heldout, width: 1.8 } },

@@ -17,7 +17,7 @@ export function mount(element) {
 function draw(element, calls, width) {
   const names = [...new Set(calls.map((call) => call[1]))];
   const shown = names.slice(0, MAX_LANES);
-  const left = width < 560 ? 74 : 110;
+  const left = width < 560 ? 96 : 116;
   const scale = folded(calls, left, width - 12);
   const height = shown.length * LANE + 24;
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height });
@@ -32,7 +32,7 @@ function draw(element, calls, width) {
     const row = shown.indexOf(call[1]);
     if (row >= 0) root.append(bar(call, row, scale));
   }
-  for (const [x, seconds] of scale.ticks) root.append(svg("text", { x, y: height - 6, "text-anchor": "middle" }, duration(seconds)));
+  for (const [x, seconds] of scale.ticks) root.append(svg("text", { x, y: height - 6, "text-anchor": "middle" }, seconds ? duration(seconds) : "0 s"));
   element.replaceChildren(root);
 }
 
@@ -73,7 +73,7 @@ function folded(calls, left, right) {
   const folds = busy.slice(0, -1).map(([, to]) => x(to) + fold / 2);
   const every = niceStep(total / 6);
   const ticks = [];
-  for (const [from, to] of busy) for (let t = Math.ceil(from / every) * every; t <= to; t += every) ticks.push([x(t), t]);
+  for (const [from, to] of busy) for (let t = Math.ceil(from / every) * every; t <= to; t += every) ticks.push([x(t), Math.round(t * 10) / 10]);
   return { x, folds, ticks };
 }
 

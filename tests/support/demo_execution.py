@@ -18,7 +18,10 @@ from agents.models import Assessment, Call, Draw, Execution, Node, Trajectory
 
 TOKENIZER = Path(__file__).resolve().parents[2] / "trainers" / "policy" / "quickstart" / "tokenizer.json"
 
-HOSTILE = "total 3\n-rw-r--r-- notes.txt\n<script>alert('x')</script> \x1b[31mred\x1b[0m \u202egnp.exe\x07\nrow <b>7</b> & done"
+HOSTILE = (
+    "total 3\n-rw-r--r-- notes.txt\n<script>alert('x')</script> \x1b[31mred\x1b[0m \u202egnp.exe\x07\n"
+    "row <b>7</b> & done"
+)
 
 SYSTEM = {"role": "system", "content": "You are an agent. Do the task with tools."}
 HELPER = {"role": "system", "content": "You are a helper. Do the job with tools."}
@@ -61,8 +64,10 @@ def _plan() -> list[Planned]:
     return [
         Planned("main", "m1", None, [SYSTEM, _user(task)], _bash("ls -l", "Look first."), 0.0, 0.9),
         Planned("main", "m1", 0, [_tool(HOSTILE)], two, 1.1, 1.2),
-        Planned("sub-agent", "a1", None, [HELPER, _user("Count river in a.txt")], _bash("grep -c river a.txt"), 2.5, 1.0),
-        Planned("sub-agent", "a2", None, [HELPER, _user("Count river in b.txt")], _bash("grep -c rivr b.txt"), 2.6, 1.3),
+        Planned("sub-agent", "a1", None, [HELPER, _user("Count river in a.txt")],
+                _bash("grep -c river a.txt"), 2.5, 1.0),
+        Planned("sub-agent", "a2", None, [HELPER, _user("Count river in b.txt")],
+                _bash("grep -c rivr b.txt"), 2.6, 1.3),
         Planned("sub-agent", "a1", 2, [_tool("12")], {"content": "12"}, 3.7, 0.5),
         Planned("sub-agent", "a2", 3, [_tool("0")], _bash("grep -c river b.txt", "A typo."), 4.1, 0.9),
         Planned("sub-agent", "a2", 5, [_tool("7")], {"content": "7"}, 5.2, 0.5),

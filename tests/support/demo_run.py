@@ -78,7 +78,7 @@ def demo_task_set() -> TaskSet:
                 path=f"/demo/{split}/{i}",
                 digest="demo",
                 config={},
-            )  # fmt: skip
+            )
             for split, count in (("train", 64), ("heldout", 16))
             for i in range(count)
         )
@@ -313,7 +313,7 @@ def _decide(
             params=params,
             snapshot={"waterlevel": 0},
             created_at=demo.when(at),
-        )  # fmt: skip
+        )
     )
     demo.log.append((demo.when(at), events.EventKind.DECISION_MADE, {"number": number, "kind": kind}))
 

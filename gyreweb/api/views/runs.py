@@ -22,7 +22,7 @@ PAGE = [OpenApiParameter("cursor", str), OpenApiParameter("limit", int)]
 IDEMPOTENCY = OpenApiParameter(
     "Idempotency-Key", str, OpenApiParameter.HEADER, description="The same key gives the run that it made before."
 )
-PROBLEMS = {code: serializers.Problem for code in (401, 403, 404, 409, 422)}
+PROBLEMS = dict.fromkeys((401, 403, 404, 409, 422), serializers.Problem)
 
 
 class Runs(APIView):

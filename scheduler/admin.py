@@ -1,0 +1,81 @@
+"""Django admin of cells, decisions, overrides and evaluations: for reading, and for releasing an override."""
+
+from __future__ import annotations
+
+from django.contrib import admin, messages
+from django.db import models
+from django.http import HttpRequest
+
+from agents.actions.errors import Refused
+from agents.admin import ReadOnlyAdmin
+from scheduler.actions.release_override import release_override
+from scheduler.models import Burst, Cell, Decision, Evaluation, Override, RoleChange
+
+
+@admin.register(Cell)
+class CellAdmin(ReadOnlyAdmin):
+    list_display = (
+        "run",
+        "index",
+        "is_core",
+        "role",
+        "desired_role",
+        "phase",
+        "weight_version",
+        "epoch",
+        "heartbeat_at",
+    )
+    list_filter = ("role", "is_core")
+    list_select_related = ("run",)
+    ordering = ("-run", "index")
+
+
+@admin.register(RoleChange)
+class RoleChangeAdmin(ReadOnlyAdmin):
+    list_display = ("id", "cell", "from_role", "to_role", "state", "started_at", "finished_at")
+    list_filter = ("state", "to_role")
+    list_select_related = ("cell",)
+    ordering = ("-id",)
+
+
+@admin.register(Burst)
+class BurstAdmin(ReadOnlyAdmin):
+    list_display = ("run", "number", "version", "num_batches", "groups_per_batch", "executions_per_group", "created_at")
+    list_select_related = ("run",)
+    ordering = ("-id",)
+
+
+@admin.register(Evaluation)
+class EvaluationAdmin(ReadOnlyAdmin):
+    list_display = ("run", "number", "version", "state", "reward_mean", "num_scored", "num_tasks", "finished_at")
+    list_filter = ("state",)
+    list_select_related = ("run",)
+    ordering = ("-id",)
+
+
+@admin.register(Decision)
+class DecisionAdmin(ReadOnlyAdmin):
+    list_display = ("run", "number", "kind", "cell_index", "accepted", "reason", "created_at")
+    list_filter = ("kind", "accepted")
+    list_select_related = ("run",)
+    ordering = ("-id",)
+
+
+@admin.register(Override)
+class OverrideAdmin(ReadOnlyAdmin):
+    list_display = ("run", "kind", "cell_index", "value", "owner", "reason", "expires_at", "released_at")
+    list_filter = ("kind", "unsafe")
+    list_select_related = ("run", "owner")
+    ordering = ("-id",)
+    actions = ("release",)
+
+    @admin.action(description="Release the selected overrides", permissions=["release"])
+    def release(self, request: HttpRequest, queryset: models.QuerySet[Override]) -> None:
+        for row in queryset:
+            try:
+                release_override(row, user=request.user, reason="released in the admin")
+            except Refused as error:
+                self.message_user(request, str(error), messages.ERROR)
+
+    def has_release_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("scheduler.change_override")
