@@ -196,10 +196,8 @@ def _drain(run: Run, observation: Observation, decision: Decision, storing: Stor
 
 
 def _start_cell(run: Run, observation: Observation, decision: Decision, storing: Storing) -> None:
-    cell = _cell(observation, decision)
-    _wish(run, cell, ROLLOUT, decision.reason)
-    if cell.role == STOPPED:
-        wakes.wake(wakes.LAUNCH_CELLS, run.pk)
+    _wish(run, _cell(observation, decision), ROLLOUT, decision.reason)
+    wakes.wake(wakes.LAUNCH_CELLS, run.pk)
 
 
 def _open_batch(run: Run, observation: Observation, decision: Decision, storing: Storing) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scheduler.core.decisions import Kind
 from scheduler.core.plan import Plan, called
 from scheduler.core.safety import capacity_left, leaves_enough
-from scheduler.core.snapshot import ROLLOUT, STOPPED, TRAINING, Cell
+from scheduler.core.snapshot import LOST, ROLLOUT, STOPPED, TRAINING, Cell
 
 
 def leave(plan: Plan, cell: Cell, code: str, why: str, *, rule: bool = True, unsafe: bool = False) -> bool:
@@ -60,6 +60,8 @@ def obey_orders(plan: Plan) -> None:
         if plan.orders.drain(cell) is not None:
             _drain(plan, cell)
         elif cell.desired_role == STOPPED:
+            if cell.role not in (STOPPED, LOST):
+                continue  # still on its way down
             plan.switch(cell, ROLLOUT)
             plan.accept(Kind.START_CELL, "drain_ended", f"{called(cell)} starts again: no order drains it", cell)
         elif (pin := plan.orders.pin(cell)) is not None:
