@@ -229,7 +229,8 @@ class _Answer:
         last = self._call.events[-1]
         if isinstance(last, Failure):
             return await _refuse(self._send, self._dialect, Refusal(last.kind, last.message))
-        await _respond(self._send, 200, self._dialect.whole(self._head, self._call.parser.reply, last))
+        if isinstance(last, Finish):
+            await _respond(self._send, 200, self._dialect.whole(self._head, self._call.parser.reply, last))
 
     async def _stream(self, reader: asyncio.Event) -> None:
         call, encoder = self._call, self._dialect.stream(self._head, self._call.request)

@@ -79,7 +79,7 @@ class Rendering:
         opening = _first_assistant(messages)
         if not opening:
             raise ValueError("a conversation cannot open with an assistant message")
-        ids = self.renderer.render_ids(messages[:opening], tools=tools or None, add_generation_prompt=True)
+        ids: list[int] = self.renderer.render_ids(messages[:opening], tools=tools or None, add_generation_prompt=True)
         rest = self.continuation(messages[opening:], "prompt", body)
         return ids[: len(ids) - rest.num_dropped] + rest.ids
 
@@ -145,7 +145,8 @@ class Rendering:
         bridged = self.renderer.bridge_to_next_turn([self.close_id], [self.close_id], messages)
         if bridged is None:
             raise BadPolicyFolder(f"{self.tokenizer.name_or_path}: its renderer cannot bridge to a next turn")
-        return bridged.token_ids[2:]
+        ids: list[int] = bridged.token_ids[2:]
+        return ids
 
 
 @lru_cache(maxsize=8)

@@ -168,7 +168,8 @@ class Store:
         async with self._pool.connection() as connection:
             cursor = connection.cursor(row_factory=namedtuple_row, binary=True)
             await cursor.execute(_CALLS, {"execution": execution, "attempt": attempt})
-            return await cursor.fetchall()
+            found: list[Any] = await cursor.fetchall()
+            return found
 
     async def record(self, row: CallRow) -> bool:
         """Commit a call; False when its attempt no longer takes any. Repeating it after a lost answer is harmless."""
@@ -183,7 +184,7 @@ class Store:
         """Tell how long calls were held for scheduling; False when the attempt has ended."""
         async with self._pool.connection() as connection:
             cursor = await connection.execute(_HELD, {"execution": execution, "attempt": attempt, "held_s": held_s})
-            return cursor.rowcount > 0
+            return bool(cursor.rowcount)
 
     async def watch_cells(self, interval_s: float) -> AsyncIterator[list[CellRow]]:
         """The cells with an engine, at once, after every notification, and every `interval_s`."""

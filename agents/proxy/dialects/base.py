@@ -83,7 +83,7 @@ def expect(body: dict[str, Any], name: str, kinds: type | tuple[type, ...], defa
 
 
 def expect_messages(body: dict[str, Any]) -> list[dict[str, Any]]:
-    messages = expect(body, "messages", list, [])
+    messages: list[dict[str, Any]] = expect(body, "messages", list, [])
     if not messages or not all(isinstance(m, dict) for m in messages):
         raise BadRequest("messages must be a list of at least one message object")
     if messages[0].get("role") == "assistant":

@@ -13,9 +13,11 @@ async def main() -> None:
     parser.add_argument("--tokens", type=int, default=200, help="tokens per reply")
     parser.add_argument("--token-id", type=int, default=30, help="the token that every reply repeats")
     parser.add_argument("--end-id", type=int, help="last token of every reply")
+    parser.add_argument("--interval", type=float, default=0.0, help="seconds between the tokens of a streamed reply")
     options = parser.parse_args()
     ids = [options.token_id] * options.tokens + ([] if options.end_id is None else [options.end_id])
-    async with serve(ScriptedEngine(lambda _: Turn(ids)), port=options.port) as url:
+    engine = ScriptedEngine(lambda _: Turn(ids), token_interval_s=options.interval)
+    async with serve(engine, port=options.port) as url:
         print(url, flush=True)
         await asyncio.Event().wait()
 

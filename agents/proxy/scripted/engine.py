@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -60,13 +60,17 @@ class Running:
 
 @dataclass(slots=True, eq=False)
 class ScriptedEngine:
-    """`script` maps a request's input ids to its turn. `gate`, when set, is awaited before every token."""
+    """`script` maps a request's input ids to its turn. `gate`, when set, is awaited before every token.
+
+    `token_interval_s` paces each request's tokens.
+    """
 
     script: Script
     weight_version: str = "0"
     context_tokens: int = 1 << 20
     incremental: bool = True
     gate: Callable[[], Any] | None = None
+    token_interval_s: float = 0.0
     requests: list[dict[str, Any]] = field(default_factory=list)
     running: dict[str, Running] = field(default_factory=dict)
     is_updating: bool = False
@@ -76,7 +80,7 @@ class ScriptedEngine:
     def __post_init__(self) -> None:
         self._go.set()
 
-    async def generate(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    async def generate(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
         """Chunks of the reply. Raises Refused before the first one, Aborted where the connection is cut."""
         request = self._admit(body)
         params = body.get("sampling_params") or {}
@@ -164,7 +168,7 @@ class ScriptedEngine:
             for task in tasks:
                 task.cancel()
         if not waits:
-            await asyncio.sleep(0)
+            await asyncio.sleep(self.token_interval_s)
 
     def _chunk(
         self, request: Running, start: int, finish: dict[str, Any] | None, turn: Turn, cached: int
