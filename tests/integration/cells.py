@@ -52,6 +52,12 @@ class LiveCells:
         self.wait_roles(run, "rollout")
         return run
 
+    def restart(self, run: Run) -> None:
+        """As when everything is stopped and started again."""
+        stop_cells(run.pk)
+        launch_cells(run.pk)
+        self.wait_roles(run, "rollout")
+
     def stop(self) -> None:
         for run in self.runs:
             stop_cells(run.pk)
@@ -122,6 +128,12 @@ class LiveCells:
         body: dict[str, Any] = reply.json()
         return body
 
+    def num_calls(self, cell: Cell) -> int:
+        reply = requests.get(
+            f"{cell.engine_url}/v1/loads", headers={"Authorization": f"Bearer {cell.engine_key}"}, timeout=30
+        )
+        return sum(row["num_running_reqs"] + row["num_waiting_reqs"] for row in reply.json()["loads"])
+
     def logs(self) -> str:
         """The ledger and the ends of the log files, for a failed wait."""
         ledger = [str(row) for rows in (HandIn, Batch) for row in rows.objects.values()]
@@ -153,6 +165,27 @@ def sampled_payload(cells: LiveCells, cell: Cell, seed: int, num_trajectories: i
         target_mask=mask,
         behaviour_logprobs=np.array(logprobs, np.float32),
         weights=np.where(mask, 1.0 / mask.sum(), 0).astype(np.float32),
+        advantages=np.where(mask, advantages, 0).astype(np.float32),
+        call_ids=np.where(mask, trajectory, -1).astype(np.int32),
+        versions=np.where(mask, version, -1).astype(np.int32),
+    )
+
+
+def random_payload(seed: int, num_trajectories: int = 3, version: int = 0) -> Payload:
+    """A micro-step like a real one, of random tokens."""
+    draw = np.random.default_rng(seed)
+    lengths = draw.integers(20, 120, num_trajectories)
+    bounds = np.cumsum([0, *lengths]).astype(np.int32)
+    mask = draw.random(bounds[-1]) < 0.3
+    mask[bounds[:-1]] = False
+    trajectory = np.repeat(np.arange(num_trajectories), lengths)
+    advantages = draw.normal(size=num_trajectories)[trajectory]
+    return Payload(
+        input_ids=draw.integers(3, 1400, bounds[-1]).astype(np.int32),
+        cu_seqlens=bounds,
+        target_mask=mask,
+        behaviour_logprobs=np.where(mask, -7.2, 0).astype(np.float32),
+        weights=np.where(mask, 1.0 / max(mask.sum(), 1), 0).astype(np.float32),
         advantages=np.where(mask, advantages, 0).astype(np.float32),
         call_ids=np.where(mask, trajectory, -1).astype(np.int32),
         versions=np.where(mask, version, -1).astype(np.int32),

@@ -1,4 +1,4 @@
-"""One cell host per pytest process: real SGLang engines, Megatron trainers and Mooncake transfers over real Postgres."""
+"""One cell host per pytest process: real SGLang engines, Megatron trainers, Mooncake transfers and Postgres."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def cell_host(gyre_home: Path) -> Iterator[Path]:
+def cell_host(gyre_home: Path, django_db_setup: None) -> Iterator[Path]:
     """The running cell host's home. It is ended, and all its children with it, at the end of the session."""
     (gyre_home / "logs").mkdir(exist_ok=True)
     with (gyre_home / "logs" / "cellhost.log").open("wb") as log:

@@ -4,6 +4,7 @@ It decides nothing. It starts the engine and the trainer (both stay resident), o
 of every switch, and reports. Every write carries the cell's epoch, so an agent that was replaced can change nothing.
 """
 
+import contextlib
 import faulthandler
 import logging
 import os
@@ -118,7 +119,7 @@ class CellAgent:
             return True
         if self.role == TRAINING:
             return self.work.train_once()
-        if wish.evaluation is None:
+        if wish.evaluation is None and wish.newest_version > self.engine_version:
             return self._refresh()
         return False
 
@@ -190,8 +191,6 @@ class CellAgent:
     def _refresh(self) -> bool:
         """In rollout: take newly published weights, one cell of the run at a time. Calls are re-prefilled, not lost."""
         run_id = self.cell.run_id
-        if cell_row.newest_version(self.connection, run_id) <= self.engine_version:
-            return False
         if not cell_row.try_lock_update(self.connection, run_id):
             return False
         try:
@@ -206,14 +205,12 @@ class CellAgent:
 
     def _load_engine(self) -> None:
         """The trainer's weights into the engine, verified; the row says so before any call goes on."""
-        newest = cell_row.newest_weights(self.connection, self.cell.run_id)
-        if newest is None or newest.version != self.work.version:
-            raise RuntimeError(f"version {self.work.version} of the trainer is not the newest published one")
+        version, sha256 = self.work.version, self.work.sha256
         weights = self.work.trainer.export_hf()
         with self.engine.client.paused():
             self.engine.client.flush()
-            self.engine.client.load_weights(weights, newest.version)
-            self.engine_version, self.engine_hash = newest.version, newest.sha256
+            self.engine.client.load_weights(weights, version)
+            self.engine_version, self.engine_hash = version, sha256
             cell_row.report(
                 self.connection,
                 self.cell,
@@ -244,7 +241,8 @@ def main(run_id: int, cell_index: int, epoch: int) -> int:
             log.exception("the agent failed")
             beat.stop()
             message = f"{type(error).__name__}: {error}"
-            cell_row.report(connection, cell, notify=True, role="lost", phase="", error=message)
+            with contextlib.suppress(psycopg.Error):
+                cell_row.report(connection, cell, notify=True, role="lost", phase="", error=message)
             return 1
         beat.stop()
         cell_row.report(connection, cell, notify=True, role="stopped", phase="")

@@ -17,10 +17,11 @@ CHANNEL = "gyre_cells"
 
 @dataclass(frozen=True)
 class Wish:
-    """What the scheduler wants of this cell."""
+    """What the scheduler wants of this cell, and the newest published version (-1 before the first)."""
 
     desired_role: str
     evaluation: int | None
+    newest_version: int
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,10 @@ def run_facts(connection: Connection, cell: CellEpoch) -> RunFacts:
 def wish(connection: Connection, cell: CellEpoch) -> Wish | None:
     """None: this epoch is over."""
     row = connection.execute(
-        "SELECT desired_role, evaluation FROM scheduler_cell WHERE run_id = %s AND index = %s AND epoch = %s",
-        (cell.run_id, cell.cell_index, cell.epoch),
+        "SELECT desired_role, evaluation, "
+        "(SELECT coalesce(max(version), -1) FROM trainers_weightversion WHERE run_id = %s) "
+        "FROM scheduler_cell WHERE run_id = %s AND index = %s AND epoch = %s",
+        (cell.run_id, cell.run_id, cell.cell_index, cell.epoch),
     ).fetchone()
     return None if row is None else Wish(*row)
 
@@ -152,14 +155,6 @@ def newest_weights(connection: Connection, run_id: int) -> Weights | None:
         (run_id,),
     ).fetchone()
     return None if row is None else Weights(*row)
-
-
-def newest_version(connection: Connection, run_id: int) -> int:
-    """-1 before the first."""
-    row = connection.execute(
-        "SELECT coalesce(max(version), -1) FROM trainers_weightversion WHERE run_id = %s", (run_id,)
-    ).fetchone()
-    return int(row[0]) if row else -1
 
 
 def core_row(connection: Connection, run_id: int) -> CoreRow | None:

@@ -39,6 +39,7 @@ class Core:
         self.trainer = trainer
         self.endpoint = endpoint
         self.version = -1
+        self.sha256 = ""
         self.publisher = Publisher(endpoint, total_bytes(trainer.parameter_buffers()))
         self._slots: dict[tuple[int, int], Landing] = {}
         self._retired: set[tuple[int, int, int]] = set()
@@ -59,11 +60,11 @@ class Core:
         returned = ledger.reset_open_batch(self.connection, cell)
         if returned:
             log.info("%s micro-steps of the open batch returned to the ledger", returned)
-        sha256, manifest = self.publisher.snapshot(self.trainer.parameter_buffers())
+        self.sha256, manifest = self.publisher.snapshot(self.trainer.parameter_buffers())
         if row is None:
-            ledger.publish_first(self.connection, cell, self._commit(0, sha256, manifest, {}))
+            ledger.publish_first(self.connection, cell, self._commit(0, self.sha256, manifest, {}))
         else:
-            ledger.republish(self.connection, cell, version, sha256, manifest)
+            ledger.republish(self.connection, cell, version, self.sha256, manifest)
 
     # gradients
 
@@ -72,11 +73,13 @@ class Core:
         batch = ledger.open_batch(self.connection, self.settings.cell.run_id)
         if batch is None or batch.version != self.version:
             return False
-        claims = ledger.claim(self.connection, self.settings.cell, batch, CHUNK_MICRO_STEPS)
-        if claims:
-            self._work(batch, claims)
-            return True
-        if batch.sealed and ledger.progress(self.connection, self.settings.cell.run_id, batch.id).num_uncounted == 0:
+        progress = ledger.progress(self.connection, self.settings.cell.run_id, batch.id)
+        if progress.num_unclaimed:
+            claims = ledger.claim(self.connection, self.settings.cell, batch, CHUNK_MICRO_STEPS)
+            if claims:
+                self._work(batch, claims)
+            return bool(claims)
+        if batch.sealed and not progress.num_uncounted:
             self._step(batch)
             return True
         return False
@@ -95,9 +98,9 @@ class Core:
         """Give every satellite a slot, and take what stands in one: verify, count, add."""
         cell = self.settings.cell
         batch = ledger.open_batch(self.connection, cell.run_id)
-        self._keep_slots(batch)
         if batch is None:
             return
+        self._keep_slots(batch)
         for offered in ledger.offers(self.connection, batch.id):
             landing = self._slots.get((offered.cell_index, offered.epoch))
             if landing is None or landing.use != offered.slot:
@@ -112,10 +115,10 @@ class Core:
                 continue
             self.trainer.add_gradients(unflatten(flat, self.trainer.gradient_buffers()))
 
-    def _keep_slots(self, batch: OpenBatch | None) -> None:
+    def _keep_slots(self, batch: OpenBatch) -> None:
         """One slot per live epoch of a satellite; a new one after a failed write. Published in the core's row."""
         live = cell_row.satellites(self.connection, self.settings.cell.run_id)
-        failed = ledger.failed_slots(self.connection, batch.id) if batch else set()
+        failed = ledger.failed_slots(self.connection, batch.id)
         changed = False
         for key in live:
             if key not in self._slots:
@@ -154,7 +157,7 @@ class Core:
         }
         commit = self._commit(version, sha256, manifest, metrics, batch)
         ledger.commit_step(self.connection, self.settings.cell, batch, commit)
-        self.version = version
+        self.version, self.sha256 = version, sha256
         log.info("version %s: %s", version, metrics)
         kept = self.settings.config.checkpoints_kept
         deleted = checkpoint.prune(self.settings.run_folder, kept, protected=[version])

@@ -44,7 +44,7 @@ class EngineClient:
             try:
                 if self._session.get(f"{self.url}/ready", timeout=5).status_code == 200:
                     return
-            except requests.ConnectionError:
+            except (requests.ConnectionError, requests.Timeout):
                 pass
             time.sleep(READY_POLL_S)
         raise EngineError(f"the engine was not ready within {timeout_s:g} s")

@@ -83,7 +83,15 @@ class Satellite:
         if batch.version != self.version:
             return batch.version > self.version and self.pull()
         self._batch_id = batch.id
-        claims = ledger.claim(self.connection, cell, batch, CHUNK_MICRO_STEPS)
+        if ledger.progress(self.connection, cell.run_id, batch.id).num_unclaimed:
+            return self._work(batch)
+        if batch.sealed and self.num_summed:
+            self.hand_in(batch)
+            return True
+        return False
+
+    def _work(self, batch: OpenBatch) -> bool:
+        claims = ledger.claim(self.connection, self.settings.cell, batch, CHUNK_MICRO_STEPS)
         if claims:
             started = time.monotonic()
             payloads = [decode_payload(claim.payload) for claim in claims]
@@ -93,11 +101,7 @@ class Satellite:
             for claim, payload, metrics in zip(claims, payloads, found, strict=True):
                 values = micro_step_metrics(metrics, payload, self.version, seconds)
                 ledger.record_metrics(self.connection, claim.id, values)
-            return True
-        if batch.sealed and self.num_summed:
-            self.hand_in(batch)
-            return True
-        return False
+        return bool(claims)
 
     def leave(self) -> None:
         """Hand in what was summed, before the role changes."""

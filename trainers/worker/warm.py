@@ -14,6 +14,7 @@ ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "GLOO_SOCKET_IFNAME": "lo",
+    "GLOG_minloglevel": "2",
 }
 MODULES = (
     "sglang.launch_server",
