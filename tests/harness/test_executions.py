@@ -2,59 +2,70 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from django.utils import timezone
+from django.db import connections
 
-from agents.actions.import_task_set import import_task_set
+from agents.actions.cancel_execution import cancel_execution
 from agents.executions.evaluate import evaluate_next
+from agents.executions.leftovers import clear_leftovers
 from agents.executions.run import run_next
 from agents.executions.worker import Worker
-from agents.models import Execution, Group, Run
+from agents.models import Assessment, Execution, Run
 from tests.harness.conftest import SocketBackstage
+from tests.harness.rows import queue, write_task
+from tests.harness.test_sandbox import in_namespace, wait_for
 from tests.proxy.backstage import tool_text
 
-INSTRUCTION = "Write the word apple to a.txt."
-TEST = """#!/bin/bash
-[ "$(cat /app/a.txt)" = apple ] && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt
-"""
+State = Execution.State
+WRITE = tool_text("bash", command="echo apple > a.txt")
 
 
 @pytest.fixture
 def task_set(tmp_path: Path) -> Path:
-    task = tmp_path / "tasks" / "one"
-    (task / "environment").mkdir(parents=True)
-    (task / "tests").mkdir()
-    (task / "task.toml").write_text('[environment]\nnetwork_mode = "no-network"\n')
-    (task / "instruction.md").write_text(INSTRUCTION)
-    (task / "environment" / "Dockerfile").write_text("FROM debian\nWORKDIR /app\n")
-    (task / "tests" / "test.sh").write_text(TEST)
-    return task.parent
+    return write_task(tmp_path / "tasks")
 
 
-def queued(stage: SocketBackstage, task_set: Path, number: int = 1, **settings: object) -> list[Execution]:
-    run = stage.run(**settings)
-    run.task_set = import_task_set(str(task_set))
-    run.dispatched = number
-    run.save()
-    group = Group.objects.create(run=run, task=run.task_set.tasks.get(), number=0)
-    return [
-        Execution.objects.create(
-            run=run, group=group, index=index, state=Execution.State.QUEUED, queued_at=timezone.now()
-        )
-        for index in range(number)
-    ]
+@contextmanager
+def in_thread(worker: Worker) -> Iterator[threading.Thread]:
+    """Run the next execution beside the test."""
+
+    def work() -> None:
+        try:
+            run_next(worker)
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield thread
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def finished(worker: Worker, execution: Execution) -> Execution:
+    assert evaluate_next(worker)
+    execution.refresh_from_db()
+    assert execution.state == State.FINISHED
+    return execution
+
+
+def started(execution: Execution) -> bool:
+    execution.refresh_from_db()
+    return execution.harness_started_at is not None
 
 
 def test_an_execution_is_run_recorded_and_scored(stage: SocketBackstage, worker: Worker, task_set: Path) -> None:
-    (execution,) = queued(stage, task_set)
-    stage.engine(execution.run, tool_text("bash", command="echo apple > a.txt"), "done")
+    (execution,) = queue(stage, task_set)
+    stage.engine(execution.run, WRITE, "done")
     assert run_next(worker)
     execution.refresh_from_db()
-    assert execution.state == Execution.State.EVALUATING, execution.reason
-    assert evaluate_next(worker)
-    execution.refresh_from_db()
+    assert execution.state == State.EVALUATING, execution.reason
+    finished(worker, execution)
     run = Run.objects.get()
     assert (execution.outcome, execution.reward, execution.harness_exit) == ("complete", 1.0, 0), execution.harness_log
     assert execution.num_calls == 2
@@ -63,3 +74,147 @@ def test_an_execution_is_run_recorded_and_scored(stage: SocketBackstage, worker:
     assert not any((worker.home / "runs").rglob("root"))
     assert not run_next(worker)
     assert not evaluate_next(worker)
+
+
+def test_what_the_harness_reports_about_itself_lowers_the_training_reward(
+    stage: SocketBackstage, worker: Worker, task_set: Path
+) -> None:
+    (execution,) = queue(stage, task_set, malformed_penalty=0.5)
+    stage.engine(execution.run, tool_text("nonsense", a=1), WRITE, "done")
+    assert run_next(worker)
+    finished(worker, execution)
+    assert (execution.num_malformed_calls, execution.reward, execution.training_reward) == (1, 1.0, 0.5)
+
+
+def test_at_the_timeout_everything_dies_and_the_partial_work_is_scored(
+    stage: SocketBackstage, worker: Worker, task_set: Path
+) -> None:
+    (execution,) = queue(stage, task_set, harness_timeout_s=1.5)
+    slow = tool_text("bash", command="echo apple > a.txt; (setsid sleep 1000 &) ; sleep 1000")
+    stage.engine(execution.run, slow)
+    assert run_next(worker)
+    execution.refresh_from_db()
+    assert (execution.state, execution.timed_out) == (State.EVALUATING, True)
+    finished(worker, execution)
+    assert (execution.outcome, execution.reason_code, execution.reward) == ("partial", "harness_timeout", 1.0)
+
+
+def test_a_tasks_own_time_limit_holds_too(stage: SocketBackstage, worker: Worker, tmp_path: Path) -> None:
+    (execution,) = queue(stage, write_task(tmp_path / "tasks", "[agent]\ntimeout_sec = 1"))
+    stage.engine(execution.run, tool_text("bash", command="sleep 1000"))
+    assert run_next(worker)
+    finished(worker, execution)
+    assert (execution.outcome, execution.reason_code, execution.reward) == ("partial", "harness_timeout", 0.0)
+
+
+def test_time_that_the_proxy_holds_a_call_is_not_the_agents(
+    stage: SocketBackstage, worker: Worker, task_set: Path
+) -> None:
+    (execution,) = queue(stage, task_set, harness_timeout_s=2)
+    with in_thread(worker):
+        wait_for(lambda: started(execution))
+        wait_for(lambda: Execution.objects.get().held_s > 2)
+        stage.engine(execution.run, WRITE, "done")
+    finished(worker, execution)
+    assert (execution.outcome, execution.reward) == ("complete", 1.0)
+
+
+def test_a_cancelled_execution_is_killed_and_leaves_nothing(
+    stage: SocketBackstage, worker: Worker, task_set: Path
+) -> None:
+    (execution,) = queue(stage, task_set)
+    stage.engine(execution.run, tool_text("bash", command="sleep 1000"))
+    with in_thread(worker):
+        wait_for(lambda: started(execution))
+        (sandbox,) = worker.harness_server.sandboxes
+        cancel_execution(execution, user=None, reason="not wanted")
+    assert in_namespace(sandbox.pid_namespace) == []
+    assert not any((worker.home / "runs").rglob("root"))
+    execution.refresh_from_db()
+    assert (execution.state, execution.reward) == (State.CANCELLED, None)
+    assert not Assessment.objects.exists()
+
+
+def test_a_superseded_attempt_is_killed_and_the_next_one_counts(
+    stage: SocketBackstage, worker: Worker, task_set: Path
+) -> None:
+    (execution,) = queue(stage, task_set)
+    engine = stage.engine(execution.run, tool_text("bash", command="sleep 1000"))
+    with in_thread(worker):
+        wait_for(lambda: started(execution))
+        Execution.objects.update(attempt=2, state=State.QUEUED, key_hash=None, lease_owner="", lease_expires_at=None)
+    engine.say(WRITE, "done")
+    assert run_next(worker)
+    finished(worker, execution)
+    assert (execution.attempt, execution.reward) == (2, 1.0)
+    assert Run.objects.get().launched == 1
+
+
+def test_a_harness_that_never_reaches_its_model_is_unresolved_and_not_zero(
+    stage: SocketBackstage, worker: Worker, task_set: Path
+) -> None:
+    (execution,) = queue(stage, task_set, harness_timeout_s=1)
+    assert run_next(worker)
+    finished(worker, execution)
+    assert (execution.outcome, execution.reason_code, execution.reward) == ("unresolved", "no_call_acknowledged", None)
+
+
+@pytest.mark.parametrize("test", ["#!/bin/bash\nexit 0\n", "#!/nowhere\n"])
+def test_a_verifier_without_a_reward_is_unresolved_and_not_zero(
+    stage: SocketBackstage, worker: Worker, tmp_path: Path, test: str
+) -> None:
+    (execution,) = queue(stage, write_task(tmp_path / "tasks", test=test))
+    stage.engine(execution.run, WRITE, "done")
+    assert run_next(worker)
+    finished(worker, execution)
+    assert (execution.outcome, execution.reason_code, execution.reward) == ("unresolved", "reward_missing", None)
+
+
+def test_a_task_that_has_vanished_is_unresolved_by_name(stage: SocketBackstage, worker: Worker, task_set: Path) -> None:
+    (execution,) = queue(stage, task_set)
+    (task_set / "one" / "task.toml").unlink()
+    assert run_next(worker)
+    execution.refresh_from_db()
+    assert (execution.state, execution.reason_code) == (State.FINISHED, "sandbox_never_healthy")
+    assert "one/task.toml: is missing" in execution.reason
+
+
+def test_a_lost_file_tree_is_unresolved(stage: SocketBackstage, worker: Worker, task_set: Path) -> None:
+    (execution,) = queue(stage, task_set)
+    stage.engine(execution.run, WRITE, "done")
+    assert run_next(worker)
+    for place in (worker.home / "runs").rglob("root"):
+        place.rename(place.with_name("elsewhere"))
+        break
+    finished(worker, execution)
+    assert (execution.outcome, execution.reason_code) == ("unresolved", "sandbox_lost")
+
+
+def test_a_deleted_working_directory_is_no_work(stage: SocketBackstage, worker: Worker, task_set: Path) -> None:
+    (execution,) = queue(stage, task_set)
+    stage.engine(execution.run, tool_text("bash", command="rm -r /app"), "done")
+    assert run_next(worker)
+    finished(worker, execution)
+    assert (execution.outcome, execution.reward) == ("no-work", 0.0)
+
+
+def test_a_worker_that_ends_gives_its_leases_up(stage: SocketBackstage, worker: Worker, task_set: Path) -> None:
+    (execution,) = queue(stage, task_set)
+    stage.engine(execution.run, tool_text("bash", command="sleep 1000"))
+    with in_thread(worker):
+        wait_for(lambda: started(execution))
+        worker.end()
+    execution.refresh_from_db()
+    assert execution.state == State.RUNNING
+    assert execution.lease_expires_at is not None
+    assert execution.harness_ended_at is None
+
+
+def test_leases_of_a_live_worker_are_left_alone(stage: SocketBackstage, worker: Worker, task_set: Path) -> None:
+    (execution,) = queue(stage, task_set)
+    stage.engine(execution.run, tool_text("bash", command="sleep 1000"))
+    with in_thread(worker):
+        wait_for(lambda: started(execution))
+        assert clear_leftovers() == 0
+        Execution.objects.update(lease_owner=worker.owner.rpartition("/")[0] + "/1")
+        assert clear_leftovers() == 1
