@@ -1,7 +1,8 @@
 """Which engine serves a call (proxy.md; algorithms.md §9, §10).
 
 A call goes where its execution went before, while that cell takes calls; else to the cell with the fewest calls of
-ours. Where none has room it waits: for the table of cells to change, or for another call to end.
+ours, of equal ones to the one that has waited longest. Where none has room it waits: for the table of cells to change,
+or for another call to end.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ class Router:
 
     cells: dict[int, CellRow] = field(default_factory=dict)
     num_calls: Counter[int] = field(default_factory=Counter)
+    _turns: dict[int, int] = field(default_factory=dict)
+    _num_taken: int = 0
     _avoided_until: dict[int, float] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -49,11 +52,13 @@ class Router:
         for cell in fresh:
             if cell.id == sticky:
                 return cell
-        return min(fresh, key=lambda cell: (self.num_calls[cell.id], cell.index), default=None)
+        return min(fresh, key=lambda cell: (self.num_calls[cell.id], self._turns.get(cell.id, 0)), default=None)
 
     def take(self, cell: CellRow) -> None:
         """A call goes out to this cell; give it back when it has ended."""
         self.num_calls[cell.id] += 1
+        self._num_taken += 1
+        self._turns[cell.id] = self._num_taken
 
     def give_back(self, cell: CellRow) -> None:
         self.num_calls[cell.id] -= 1
