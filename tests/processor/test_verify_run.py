@@ -1,5 +1,6 @@
 """`manage.py verify_run`: a healthy run passes, and every invariant can fail (reliability.md, Invariants)."""
 
+import json
 from io import StringIO
 from uuid import uuid4
 
@@ -13,6 +14,7 @@ from records import DONE, make_run, record, record_conversation, scored
 from agents.actions.finish_execution import finish_execution
 from agents.core.outcome import Reason, Status, Verdict
 from agents.core.roles import Role
+from agents.invariants import Invariant
 from agents.models import Group, Run
 from gyreweb.management.commands.verify_run import ALL
 from scheduler.models import Burst, Cell, Decision
@@ -153,19 +155,30 @@ BREAKERS: dict[str, str] = {
 }
 
 
-@pytest.mark.parametrize("name", [invariant.name for invariant in ALL])
-def test_every_invariant_can_be_broken_and_shows_the_rows(name: str, run: Run) -> None:
-    if name == "decisions_replay":
+@pytest.mark.parametrize("invariant", ALL, ids=lambda invariant: invariant.name)
+def test_every_invariant_can_be_broken(invariant: Invariant, run: Run) -> None:
+    if invariant.name == "decisions_replay":
         store_a_decision_that_nothing_makes(run)
     else:
-        with connection.cursor() as cursor:
-            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-            cursor.execute(BREAKERS[name])
+        break_by(BREAKERS[invariant.name])
+    assert invariant.broken_by(run.pk)
+
+
+def test_a_broken_run_ends_with_exit_code_1_and_shows_the_rows(run: Run) -> None:
+    break_by(BREAKERS["version_has_checkpoint_and_weights"])
     code, text = verify(run)
     assert code == 1
     lines = text.splitlines()
-    at = next(index for index, line in enumerate(lines) if line.startswith(f"BROKEN {name}:"))
-    assert lines[at + 1].startswith("    {"), text
+    at = next(index for index, line in enumerate(lines) if line.startswith("BROKEN"))
+    assert lines[at].startswith("BROKEN version_has_checkpoint_and_weights: every version")
+    assert json.loads(lines[at + 1])["checkpoint"] is None
+    assert lines[-1] == f"{len(ALL) - 1} of {len(ALL)} invariants hold"
+
+
+def break_by(statements: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute(statements)
 
 
 def store_a_decision_that_nothing_makes(run: Run) -> None:
