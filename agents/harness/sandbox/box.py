@@ -19,7 +19,6 @@ from agents.harness.sandbox.inside import Program, enter
 from agents.harness.sandbox.stage import Direct, Staged
 
 KILLED = 128 + signal.SIGKILL
-_HIGH = 200
 _NULL = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -105,12 +104,13 @@ class Box:
         output = ready_write if self._entered else self._open_log()
         stdin = hold_read if self._entered else _NULL
         targets = {0: stdin, 1: output, 2: output, bubblewrap.INFO_FD: info_write, bubblewrap.READY_FD: ready_write}
-        # By way of high numbers, so that no source is overwritten before it is copied.
+        # By way of numbers above every source and target, so that none is overwritten before it is copied.
+        high = max(*targets.values(), *targets) + 1
         actions: list[tuple[Any, ...]] = [
-            (os.POSIX_SPAWN_DUP2, source, _HIGH + target) for target, source in targets.items()
+            (os.POSIX_SPAWN_DUP2, source, high + target) for target, source in targets.items()
         ]
-        actions += [(os.POSIX_SPAWN_DUP2, _HIGH + target, target) for target in targets]
-        actions += [(os.POSIX_SPAWN_CLOSE, _HIGH + target) for target in targets]
+        actions += [(os.POSIX_SPAWN_DUP2, high + target, target) for target in targets]
+        actions += [(os.POSIX_SPAWN_CLOSE, high + target) for target in targets]
         environment = {"PATH": _PATH, **spec["env"]}
         everywhere = os.sched_getaffinity(0)
         try:
