@@ -39,13 +39,13 @@ def execution_totals(run_id: int) -> ExecutionTotals:
 
 
 def recent_pass_rate(run_id: int, num_executions: int) -> float | None:
-    """Share of complete outcomes among the newest scored training executions; None before the first."""
-    outcomes = (
+    """Share with full reward (1) among the newest scored training executions; None before the first."""
+    rewards = (
         Execution.objects.filter(run=run_id, group__kind=Group.Kind.TRAINING, reward__isnull=False)
         .order_by("-finished_at")
-        .values_list("outcome", flat=True)[:num_executions]
+        .values_list("reward", flat=True)[:num_executions]
     )
-    passed = [outcome == Execution.Outcome.COMPLETE for outcome in outcomes]
+    passed = [reward >= 1.0 for reward in rewards]
     return sum(passed) / len(passed) if passed else None
 
 
