@@ -1,9 +1,6 @@
 """agents.actions.finish_execution: the result of an attempt, once, in one transaction (algorithms.md §3, §5, §6)."""
 
-import threading
-
 import pytest
-from django.db import connection
 from records import DONE, make_run, record, record_conversation, scored
 
 from agents.actions.close_group import close_group_if_complete
@@ -200,32 +197,3 @@ def test_an_execution_is_finished_with_few_queries(django_assert_max_num_queries
     record_conversation(execution, num_calls=7)
     with django_assert_max_num_queries(14):
         finish_execution(execution.pk, 1, scored(0.75), DONE)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_executions_that_finish_at_once_close_their_group_exactly_once() -> None:
-    made = make_run()
-    group = made.group(6)
-    executions = list(group.executions.all())
-    for execution in executions:
-        record_conversation(execution)
-    start, failures = threading.Barrier(len(executions)), []
-
-    def finish(execution: Execution) -> None:
-        try:
-            start.wait(10)
-            finish_execution(execution.pk, 1, scored(float(execution.index)), DONE)
-        except Exception as error:
-            failures.append(error)
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=finish, args=(execution,)) for execution in executions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert failures == []
-    group.refresh_from_db()
-    assert (group.state, group.num_votes, Run.objects.get().finished) == ("ready", 6, 6)
-    assert list(RunEvent.objects.order_by("seq").values_list("seq", flat=True)) == list(range(1, 8))
