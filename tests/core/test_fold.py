@@ -73,9 +73,9 @@ CALL = MadeCall(0, (1, 2), (3, 4), 5, True, None, 0)
         {"versions": [[5, 0, 1], [6, 0, 2]]},
         {"versions": [[-1, 0, 2]]},
         {"versions": [[5, 0]]},
-        {"tokens": encode_call(CallDelta(*(np.array(v, t) for v, t in (([1, 2], "i4"), ([3, 4], "i4"), ([0, np.nan], "f4")))))},
+        {"tokens": encode_call(CallDelta(np.int32([1, 2]), np.int32([3, 4]), np.float32([0, np.nan])))},
     ],
-)  # fmt: skip
+)
 def test_a_call_whose_numbers_are_not_whole_is_context_and_not_trained(changes: dict[str, object]) -> None:
     folded = fold([recorded(CALL, **changes)])
     assert folded.facts[0].quarantined
