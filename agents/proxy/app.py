@@ -18,7 +18,7 @@ from agents.proxy.call import LiveCall, Services
 from agents.proxy.canonical import BadRequest, ModelRequest
 from agents.proxy.dialects import models
 from agents.proxy.dialects.base import ERRORS, MODEL, Dialect, Head
-from agents.proxy.engine import EngineClient
+from agents.proxy.engine import CONTEXT_MARGIN_TOKENS, EngineClient
 from agents.proxy.registry import Sessions
 from agents.proxy.replies import Failure, Finish
 from agents.proxy.router import Router
@@ -142,7 +142,7 @@ class ProxyApp:
         joined = session.retried(request_hash, headers, prepared)
         if joined is not None:
             return joined
-        room = session.context_tokens - len(prepared.input_ids)
+        room = session.context_tokens - CONTEXT_MARGIN_TOKENS - len(prepared.input_ids)
         if room < 1:
             raise Refusal("too_long", dialect.too_long(len(prepared.input_ids), session.context_tokens))
         call = LiveCall(

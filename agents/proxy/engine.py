@@ -12,6 +12,8 @@ import orjson
 
 #: A stream without a byte for so long is given up, and the call moves on.
 IDLE_S = 120.0
+#: The engine keeps so many of the last tokens of its context free of prompts.
+CONTEXT_MARGIN_TOKENS = 6
 #: Replies of at most so many tokens are asked for in one piece when their client does not stream.
 WHOLE_REPLY_TOKENS = 256
 
@@ -59,7 +61,9 @@ class ChunkReader:
     def take(self, chunk: dict[str, Any]) -> list[int]:
         """The ids that this chunk adds; ids and log-probabilities are kept in `sampled`, faults noted there."""
         if "error" in chunk:
-            raise EngineFailed(str(chunk["error"].get("message", chunk["error"])))
+            error = chunk["error"]
+            refused = error.get("type") == "invalid_request_error"
+            raise (EngineRefused if refused else EngineFailed)(str(error.get("message", error)))
         meta, sampled = chunk["meta_info"], self.sampled
         ids: list[int] = chunk.get("output_ids") or []
         have, total = len(sampled.ids) - self.base, meta.get("completion_tokens", 0)
@@ -73,6 +77,8 @@ class ChunkReader:
         sampled.logprobs += self._checked(ids, logprobs)
         self.finish = meta.get("finish_reason")
         if self.finish is not None:
+            if 400 <= (self.finish.get("status_code") or 0) < 500:
+                raise EngineRefused(str(self.finish.get("message")))
             sampled.cached_tokens = sampled.cached_tokens or meta.get("cached_tokens") or 0
             for span in meta.get("weight_versions") or []:
                 version = _version(span["version"])

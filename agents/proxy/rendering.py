@@ -52,7 +52,10 @@ class Rendering:
     """Renderer and tokenizer of one policy folder. Safe to use from several threads."""
 
     def __init__(self, folder: Path) -> None:
-        name = _renderer_name(folder)
+        settings = _settings(folder)
+        name = _renderer_name(folder, settings)
+        #: Longest context that the policy was made for; None when its folder does not say.
+        self.max_tokens: int | None = settings.get("max_position_embeddings")
         self.tokenizer = PolicyTokenizer(folder)
         self.renderer = create_renderer(self.tokenizer, type(config_from_name(name))(thinking_retention="all"))
         self.stop_ids: tuple[int, ...] = tuple(self.renderer.get_stop_token_ids())
@@ -174,11 +177,16 @@ def _turns(messages: list[Message]) -> Iterator[list[Message]]:
         yield run
 
 
-def _renderer_name(folder: Path) -> str:
+def _settings(folder: Path) -> dict[str, Any]:
     try:
-        kind = json.loads((folder / "config.json").read_text()).get("model_type")
+        settings: dict[str, Any] = json.loads((folder / "config.json").read_text())
     except (OSError, json.JSONDecodeError) as error:
         raise BadPolicyFolder(f"{folder} is no policy folder: {error}") from error
+    return settings
+
+
+def _renderer_name(folder: Path, settings: dict[str, Any]) -> str:
+    kind = settings.get("model_type")
     if kind not in RENDERERS:
         raise BadPolicyFolder(f"{folder}: no renderer for model_type {kind!r}; known: {', '.join(sorted(RENDERERS))}")
     return RENDERERS[kind]

@@ -83,7 +83,9 @@ class Session:
 
     @property
     def context_tokens(self) -> int:
-        return self.config.policy_context_tokens or self.config.context_tokens
+        """Longest prompt + reply."""
+        wanted = self.config.policy_context_tokens or self.config.context_tokens
+        return min(wanted, self.rendering.max_tokens or wanted)
 
     def prepare(self, request: ModelRequest, headers: Mapping[str, str]) -> Prepared:
         """Find the request's place and render what it adds. Runs in a worker thread; changes nothing here."""

@@ -133,12 +133,12 @@ def _a_prompt_seen_before_under_the_same_key_is_cached_up_to_its_last_token(engi
 
 
 def _an_aborted_request_ends_with_what_it_has(engine: Engine) -> None:
-    with engine.streaming(rid="to-abort", sampling_params={"max_new_tokens": 3000}) as chunks:
+    with engine.streaming(rid="to-abort", sampling_params={"max_new_tokens": 1500}) as chunks:
         first = next(chunks)
         assert engine.post("/abort_request", {"rid": "to-abort"}).status_code == 200
         last = [first, *chunks][-1]
     assert last["meta_info"]["finish_reason"]["type"] == "abort"
-    assert 0 < last["meta_info"]["completion_tokens"] < 3000
+    assert 0 < last["meta_info"]["completion_tokens"] < 1500
 
 
 def _a_paused_engine_holds_new_requests_until_it_goes_on(engine: Engine) -> None:
@@ -155,7 +155,11 @@ def _a_paused_engine_holds_new_requests_until_it_goes_on(engine: Engine) -> None
 
 def _requests_that_make_no_sense_get_400(engine: Engine) -> None:
     assert engine.post("/generate", {"sampling_params": {}}).status_code == 400
-    assert engine.generate(sampling_params={"max_new_tokens": 100_000}).status_code == 400
+    too_many = {"max_new_tokens": 100_000}
+    assert engine.generate(sampling_params=too_many).status_code == 400
+    with engine.streaming(sampling_params=too_many) as chunks:
+        [chunk] = chunks
+    assert chunk["error"]["type"] == "invalid_request_error"
 
 
 def _weights_change_only_between_begin_and_end(engine: Engine) -> None:

@@ -99,11 +99,12 @@ def test_an_engine_that_aborts_or_fails_is_passed_over(stage: Backstage, fault: 
     assert [call.cell for call in stage.calls(execution)] == [1]
 
 
-def test_a_refused_request_is_recorded_as_failed_and_told(stage: Backstage) -> None:
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refused_request_is_recorded_as_failed_and_told(stage: Backstage, stream: bool) -> None:
     run = stage.run()
     stage.engine(run, Turn([1], fault=Fault.REFUSE))
     execution, base = stage.execution(run)
-    response = _post(base)
+    response = _post(base, stream=stream)
     assert response.status_code == 500
     assert response.json()["error"]["type"] == "server_error"
     [call] = stage.calls(execution)

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from agents.proxy.scripted.engine import Aborted, Refused, ScriptedEngine
+from agents.proxy.scripted.engine import Aborted, Fault, Refused, ScriptedEngine
 
 _PAUSED = {"message": "Generation paused successfully.", "status": "ok"}
 _CONTINUED = {"message": "Generation continued successfully.", "status": "ok"}
@@ -57,8 +57,10 @@ class _Routes:
         try:
             first = await anext(chunks)
         except Refused as refused:
-            status = 500 if str(refused) == "fail" else 400
-            return _json({"error": {"message": str(refused)}}, status)
+            if str(refused) == Fault.FAIL:
+                return _json({"error": {"message": "failed"}}, 500)
+            error = {"message": str(refused), "type": "invalid_request_error", "code": 400, "retryable": False}
+            return _error_stream(error) if body.get("stream") else _json({"error": error}, 400)
         except Aborted:
             return _cut(request)
         if not body.get("stream"):
@@ -139,6 +141,11 @@ def _cut(request: web.Request) -> web.Response:
     if request.transport is not None:
         request.transport.abort()
     return web.Response()
+
+
+def _error_stream(error: dict[str, Any]) -> web.Response:
+    body = _sse({"error": error}) + b"data: [DONE]\n\n"
+    return web.Response(body=body, content_type="text/event-stream")
 
 
 def _json(value: Any, status: int = 200) -> web.Response:
