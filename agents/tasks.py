@@ -39,7 +39,9 @@ def _wake_evaluation() -> None:
 
 
 @worker_ready.connect
-def _on_ready(**_: Any) -> None:
+def _on_ready(sender: Any, **_: Any) -> None:
+    if "executions" in sender.app.amqp.queues.consume_from:
+        this_worker().harness_server.warm_up()
     if num := clear_leftovers():
         log.warning("%d executions of a worker that died start again", num)
 

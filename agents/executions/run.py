@@ -60,13 +60,13 @@ class _Attempt:
         driver = DRIVERS[lease.config.harness]
         site = Worksite.open(lease.task_path, lease.task_digest, driver, self._worker.home, self._place)
         _remove_older_attempts(self._place, lease.execution_id)
-        site.prepare(server)
-        spec = site.harness_spec(lease.key, self._worker.proxy_socket)
-        sandbox = server.start(spec)
-        self._hold.on_lost = lambda: server.stop(sandbox)
-        if self._hold.lost.is_set():
-            server.stop(sandbox)
-        sandbox.wait_started(lease.config.overall_timeout_s)
+        try:
+            sandbox = self._start(site)
+        except SandboxError as error:
+            if self._hold.lost.is_set() or error.code is not Reason.SANDBOX_NEVER_HEALTHY:
+                raise
+            log.warning("execution %s: %s; one more try", lease.execution_id, error)
+            sandbox = self._start(site)
         known = {"boot": boot_id(), "pid": sandbox.pid, "start": start_ticks(sandbox.pid), "place": str(self._place)}
         if not leases.harness_started(lease, known):
             server.stop(sandbox)
@@ -76,8 +76,23 @@ class _Attempt:
             return
         report = driver.report(site.workspace.agent_logs)
         end = HarnessEnd(code, timeout, report.num_malformed_calls, report.hit_turn_limit)
-        if not leases.harness_ended(lease, end, read_log(spec.log)):
+        if not leases.harness_ended(lease, end, read_log(sandbox.spec.log)):
             site.workspace.remove()
+
+    def _start(self, site: Worksite) -> Sandbox:
+        """Files, health check and a harness that runs in its sandbox."""
+        server = self._worker.harness_server
+        site.prepare(server)
+        sandbox = server.start(site.harness_spec(self._lease.key, self._worker.proxy_socket))
+        self._hold.on_lost = lambda: server.stop(sandbox)
+        if self._hold.lost.is_set():
+            server.stop(sandbox)
+        try:
+            sandbox.wait_started(self._lease.config.overall_timeout_s)
+        except SandboxError:
+            server.stop(sandbox)
+            raise
+        return sandbox
 
     def _wait(self, sandbox: Sandbox, task_timeout_s: float | None) -> tuple[Reason | None, int]:
         """The limit that stopped the harness, if one did, and the exit code. Afterwards nothing of it runs."""

@@ -255,6 +255,19 @@ def test_one_process_cannot_take_more_memory_or_a_larger_file_than_allowed(run: 
     assert log.splitlines()[-1] == str(1 << 20)
 
 
+def test_eighty_sandboxes_stand_at_once(server: SandboxServer, workspace: Workspace, proxy_socket: Path) -> None:
+    hear = "exec 5<>/dev/tcp/127.0.0.1/8080; echo $0 >&5; cat <&5; touch /app/$0; sleep 1000"
+    spec = spec_of(workspace, "", proxy_socket=proxy_socket)
+    names = [str(number) for number in range(80)]
+    sandboxes = [server.start(replace(spec, command=("/bin/bash", "-c", hear, name))) for name in names]
+    wait_for(lambda: all((workspace.root / "app" / name).exists() for name in names), timeout_s=240)
+    assert len({sandbox.pid_namespace for sandbox in sandboxes}) == len(names)
+    for sandbox in sandboxes:
+        server.stop(sandbox)
+    assert {sandbox.wait(60) for sandbox in sandboxes} == {Exit(128 + signal.SIGKILL, "killed")}
+    assert sorted(read_log(workspace.agent_log).split()) == sorted([*names, *["heard"] * len(names)])
+
+
 def test_a_task_gets_the_processors_that_it_asks_for(run: Run) -> None:
     assert run("nproc", limits=Limits(cpus=1))[1] == "1\n"
     assert run("nproc", limits=Limits(cpus=512))[1] == f"{len(os.sched_getaffinity(0))}\n"

@@ -86,6 +86,12 @@ class SandboxServer:
         """The server process, if one was started."""
         return self._process.pid if self._process else None
 
+    def warm_up(self) -> None:
+        """Start the server process before it is needed: it imports its programs meanwhile."""
+        with self._lock:
+            if self._control is None:
+                self._launch()
+
     def start(self, spec: SandboxSpec) -> Sandbox:
         sandbox = Sandbox(next(self._numbers), spec)
         message = json.dumps({"op": "start", "id": sandbox.number, **spec.message()}).encode()
