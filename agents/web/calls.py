@@ -10,6 +10,7 @@ from agents.web.executions import draws, trajectories
 from agents.web.outline import CallFact, Selection
 
 TRANSCRIPT_CALLS = 30
+ROLES = ("system", "user", "assistant", "tool", "tools", "developer")
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,11 @@ class Message:
     own: bool
     from_policy: bool
     num_tokens: int = 0
+
+    @property
+    def style(self) -> str:
+        """A class name of ours, whatever the harness called the role."""
+        return "policy" if self.from_policy else self.role if self.role in ROLES else "other"
 
 
 def facts_of(execution: Execution) -> list[CallFact]:

@@ -14,8 +14,8 @@ from rest_framework.request import Request
 
 from agents.actions.api_tokens import mark_used
 from agents.web import access
-from agents.web.api_tokens import token_by_digest
 from agents.web.access import Viewer
+from agents.web.api_tokens import token_by_digest
 
 if TYPE_CHECKING:  # DRF imports this module while it builds its views
     from rest_framework.views import APIView

@@ -29,7 +29,7 @@ def window_of(facts: RunFacts, name: str) -> tuple[str, datetime, datetime]:
 def water_chart(facts: RunFacts, since: datetime, until: datetime) -> dict[str, Any]:
     """Everything that the picture draws, times in epoch seconds."""
     run = facts.run
-    lanes = cell_queries.lanes(run, since, until)
+    lanes = cell_queries.lanes(run, facts.cells, since, until)
     decisions = decision_queries.decisions_between(run, since, until)
     sentences = decision_queries.sentences(decisions, facts.cells)
     return {
@@ -81,7 +81,7 @@ def live_points(facts: RunFacts, since: datetime) -> dict[str, Any]:
         "until": (run.finished_at or facts.now).timestamp(),
         "live": run.finished_at is None,
         "water": [[(run.finished_at or facts.now).timestamp(), run.waterlevel]],
-        "lanes": lane_rows(facts, cell_queries.lanes(run, since, facts.now)),
+        "lanes": lane_rows(facts, cell_queries.lanes(run, facts.cells, since, facts.now)),
         "steps": [step for step in batch_queries.steps_of(run) if step[0] >= since.timestamp()],
         "evaluations": evaluation_points(facts),
         "decisions": [decision_point(sentence) for sentence in reversed(sentences)],

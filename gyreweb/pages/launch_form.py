@@ -98,7 +98,7 @@ def _field(name: str, values: dict[str, Any], usual: dict[str, Any], problems: d
     if info.annotation is bool:
         return FormField(kind="flag", **common)
     if typing.get_origin(info.annotation) is Literal:
-        return FormField(kind="choice", choices=tuple(str(a) for a in typing.get_args(info.annotation)), **common)
+        return FormField(kind="choice", choices=tuple(as_text(a) for a in typing.get_args(info.annotation)), **common)
     if info.annotation in (int, float):
         bounds = {type(m): m for m in info.metadata}
         low, high = bounds.get(Ge) or bounds.get(Gt), bounds.get(Le) or bounds.get(Lt)
@@ -145,7 +145,7 @@ def _typed(text: str, annotation: Any) -> Any:
         parts = [part.strip() for part in text.split(",") if part.strip()]
         return [_typed(part, typing.get_args(annotation)[0]) for part in parts]
     if origin is Literal:
-        return next((choice for choice in typing.get_args(annotation) if str(choice) == text), text)
+        return next((choice for choice in typing.get_args(annotation) if as_text(choice) == text), text)
     if annotation in (int, float):
         try:
             return annotation(text)

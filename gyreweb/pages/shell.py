@@ -58,7 +58,7 @@ def show(
         "theme": theme_of(request),
         "themes": THEMES,
         "section": section,
-        "nav_counts": state_counts(access.visible_runs(viewer)),
+        "nav_counts": context.get("counts") or state_counts(access.visible_runs(viewer)),
         "run": run,
         "tabs": TABS if run is not None else (),
     }

@@ -13,6 +13,9 @@ from django.utils.safestring import SafeString, mark_safe
 
 register = template.Library()
 
+#: What a template has for a value that is not there.
+NOTHING = (None, "")
+
 #: C0 without newline and tab, DEL, C1, and characters that hide or reorder text.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
@@ -38,7 +41,7 @@ def token_text(text: str) -> SafeString:
 @register.filter
 def short(value: float | None) -> str:
     """702k, 19.4M: at most three significant digits."""
-    if value is None:
+    if value in NOTHING:
         return "–"
     for limit, divisor, unit in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
         if abs(value) >= limit:
@@ -49,29 +52,29 @@ def short(value: float | None) -> str:
 
 @register.filter
 def thousands(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"
+    return "–" if value in NOTHING else f"{value:,.0f}"
 
 
 @register.filter
 def fixed(value: float | None, places: int = 3) -> str:
     """A number with `places` digits and a real minus sign; nothing known is a dash."""
-    return "–" if value is None else f"{value:.{places}f}".replace("-", "−")
+    return "–" if value in NOTHING else f"{value:.{places}f}".replace("-", "−")
 
 
 @register.filter
 def signed(value: float | None, places: int = 3) -> str:
-    return "–" if value is None else f"{value:+.{places}f}".replace("-", "−")
+    return "–" if value in NOTHING else f"{value:+.{places}f}".replace("-", "−")
 
 
 @register.filter
 def percent(share: float | None, places: int = 1) -> str:
-    return "–" if share is None else f"{100 * share:.{places}f}%"
+    return "–" if share in NOTHING else f"{100 * share:.{places}f}%"
 
 
 @register.filter
 def duration(value: timedelta | float | None) -> str:
     """4.02 h, 3 min 12 s, 12.4 s, 180 ms."""
-    if value is None:
+    if value in NOTHING:
         return "–"
     seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
     if seconds >= 5400:
@@ -110,7 +113,7 @@ def item(mapping: dict[Any, Any], key: Any) -> Any:
 @register.filter
 def dash(value: Any) -> Any:
     """A dash for nothing; 0 stays 0."""
-    return "–" if value is None or value == "" else value
+    return "–" if value in NOTHING else value
 
 
 @register.simple_tag(takes_context=True)

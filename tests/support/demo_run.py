@@ -93,7 +93,13 @@ def demo_run(
     project = project or demo_project()
     rng = random.Random(seed)
     config = run_config.preset(
-        "quickstart", cells=shape.cells, concurrency_per_cell=shape.concurrency, steps=shape.steps, seed=seed
+        "quickstart",
+        cells=shape.cells,
+        concurrency_per_cell=shape.concurrency,
+        groups_per_batch=shape.groups_per_batch,
+        executions_per_group=shape.executions_per_group,
+        steps=shape.steps,
+        seed=seed,
     )
     run = Run.objects.create(
         project=project, task_set=demo_task_set(), name=name, preset="quickstart", state=shape.state, seed=seed,
@@ -387,7 +393,7 @@ def _micro_steps(demo: Demo, batch: Batch, workers: list[int]) -> None:
     owners = [demo.rng.choice(workers) for _ in range(12)]
     hand_ins = {
         index: HandIn.objects.create(
-            batch=batch, hand_in_id=uuid.UUID(int=demo.rng.getrandbits(128)), cell_index=index, epoch=1,
+            batch=batch, hand_in_id=uuid.uuid5(uuid.NAMESPACE_OID, f"{batch.pk}/{index}"), cell_index=index, epoch=1,
             num_micro_steps=owners.count(index),
         )
         for index in sorted(set(owners))
