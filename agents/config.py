@@ -81,7 +81,7 @@ class RunConfig(BaseModel):
     grad_clip: float = Field(1.0, gt=0)
     malformed_penalty: float = Field(0.0, ge=0, le=1)
     shuffle_rewards: bool = Field(
-        False, description="Control run: rewards permuted across the batch before advantages."
+        False, description="Control run: rewards permuted within each group before advantages."
     )
     harness_timeout_s: float = Field(14_400, gt=0)
     overall_timeout_s: float = Field(16_200, gt=0)
