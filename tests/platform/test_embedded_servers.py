@@ -164,3 +164,23 @@ def test_an_ordinary_user_gets_the_same(home: Path, uid: int) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "gyre\n"), done.stderr
     assert mode(home) == mode(home / "postgres") == mode(home / "valkey") == 0o700
+
+
+def test_a_full_disk_is_said_before_anything_is_written(tmp_path: Path) -> None:
+    program = (
+        "from gyreweb import embedded\n"
+        "try:\n    embedded.servers().__enter__()\n"
+        "except embedded.EmbeddedError as error: print(error)"
+    )
+    on_a_tiny_disk = 'mount -t tmpfs -o size=8m tmpfs "$1" && exec "$2" -c "$3"'
+    done = subprocess.run(
+        [
+            *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", on_a_tiny_disk, "sh"),
+            *(tmp_path, sys.executable, program),
+        ],
+        cwd=env.REPO_ROOT,
+        env={"PATH": os.environ["PATH"], "GYRE_HOME": str(tmp_path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.startswith("the disk is full: "), done.stderr
+    assert "set GYRE_HOME to a directory on another disk" in done.stdout
