@@ -36,18 +36,44 @@ class GroundGone(Exception):
     """What a decision relied on has changed since the snapshot. The next evaluation sees the new truth."""
 
 
+#: Launches come in waves, a few per tick: one row per so many seconds tells enough, executions have times of their own.
+LAUNCH_ROWS_EVERY_S = 2.0
+#: A refusal that comes and goes is stored once per so many seconds, unless its cell moved meanwhile.
+REFUSAL_ROWS_EVERY_S = 5.0
+
+
 @dataclass
 class Recorder:
-    """Remembers the last refusals of one run, so that equal repeats are not stored again."""
+    """Decides which decisions of one run get a row: all that move something, and refusals that are new."""
 
-    refused: frozenset[object] = frozenset()
+    refused_s: dict[tuple[object, ...], float] = field(default_factory=dict)  # when stored, by what they say
+    refused_last: frozenset[object] = frozenset()
+    launched_s: dict[Kind, float] = field(default_factory=dict)
 
-    def news(self, decisions: Sequence[Decision]) -> list[Decision]:
-        """What is worth a row: everything accepted, and refusals that were not made last time."""
-        now = frozenset(d.repeats_as for d in decisions if not d.accepted)
-        fresh = [d for d in decisions if d.accepted or d.repeats_as not in self.refused]
-        self.refused = now
+    def news(self, decisions: Sequence[Decision], now_s: float) -> list[Decision]:
+        """The decisions that are worth a row."""
+        moved = {d.cell_index for d in decisions if d.accepted and d.cell_index is not None}
+        self.refused_s = {key: at for key, at in self.refused_s.items() if key[1] not in moved}
+        fresh = [d for d in decisions if (self._launch(d, now_s) if d.accepted else self._refusal(d, now_s))]
+        self.refused_last = frozenset(d.repeats_as for d in decisions if not d.accepted)
         return fresh
+
+    def _launch(self, decision: Decision, now_s: float) -> bool:
+        if decision.kind not in (Kind.LAUNCH, Kind.LAUNCH_EVALUATION):
+            return True
+        if now_s - self.launched_s.get(decision.kind, float("-inf")) < LAUNCH_ROWS_EVERY_S:
+            return False
+        self.launched_s[decision.kind] = now_s
+        return True
+
+    def _refusal(self, decision: Decision, now_s: float) -> bool:
+        key = decision.repeats_as
+        if key is None or key in self.refused_last:
+            return False
+        if now_s - self.refused_s.get(key, float("-inf")) < REFUSAL_ROWS_EVERY_S:
+            return False
+        self.refused_s[key] = now_s
+        return True
 
 
 @dataclass
@@ -99,18 +125,19 @@ def _told(first: int, decision: Decision) -> dict[str, Any]:
     }
 
 
-def enact(run: Run, observation: Observation, decisions: Sequence[Decision]) -> int:
-    """Carry out and store `decisions` in order; returns how many were carried out.
+def enact(run: Run, observation: Observation, decisions: Sequence[Decision], news: Sequence[Decision]) -> int:
+    """Carry out the accepted `decisions` in order, and store `news`; returns how many were carried out.
 
     Stops at the first decision whose ground is gone: those after it may rely on it.
     """
     storing, done = Storing(run.pk, observation), 0
-    refusals = [d for d in decisions if not d.accepted]
+    refusals = [d for d in news if not d.accepted]
     for decision in (d for d in decisions if d.accepted):
         try:
             with transaction.atomic():
                 _EFFECTS[decision.kind](run, observation, decision, storing)
-                storing.store([decision])
+                if decision in news:
+                    storing.store([decision])
             done += 1
         except (GroundGone, Refused) as gone:
             log.info("run %s: %s not carried out: %s", run.pk, decision.kind, gone)

@@ -83,9 +83,9 @@ class Loop:
             return
         snapshot = observation.snapshot
         decisions = decide(snapshot, policy_of(snapshot.policy_kind), snapshot.taken_at_s)
-        news = self.recorder.news(decisions)
-        if news:
-            enact(run, observation, news)
+        news = self.recorder.news(decisions, snapshot.taken_at_s)
+        if news or any(decision.accepted for decision in decisions):
+            enact(run, observation, decisions, news)
 
     def _chores(self, run: Run) -> None:
         if num := expire_leases(run.pk):

@@ -51,9 +51,9 @@ def make_run(state: str = Run.State.QUEUED, **settings: Any) -> Run:
         "concurrency_per_cell": 16,
         "groups_per_batch": 4,
         "executions_per_group": 2,
-        "steps": 4,
+        "steps": 3,
         "eval_every_steps": 2,
-        "eval_tasks": 8,
+        "eval_tasks": 4,
         "supply_hold_s": 0,
     }
     config = preset("quickstart", **{**small, **settings}).model_dump(mode="json")
@@ -75,7 +75,7 @@ class StandIn:
     run: Run
     connection: psycopg.Connection[Any]
     random: Random = field(default_factory=lambda: Random(1))
-    finish_share: float = 0.3
+    finish_share: float = 0.5
     unresolved_share: float = 0.0
     chunk: int = 1
     dead: set[int] = field(default_factory=set)  # cells whose process is gone
