@@ -70,7 +70,7 @@ class LiveCells:
         def reached() -> bool:
             cells = [c for c in Cell.objects.filter(run=run) if not indices or c.index in indices]
             lost = [c.error for c in cells if c.role == "lost"]
-            assert not lost, lost
+            assert not lost, f"{lost} {self.logs()}"
             return all(cell.role == role for cell in cells)
 
         wait_for(reached, lambda: f"cells {list(indices) or 'all'} in {role}; {self.logs()}")

@@ -24,7 +24,8 @@ def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cell_host(gyre_home: Path, django_db_setup: None) -> Iterator[Path]:
     """The running cell host's home. It is ended, and all its children with it, at the end of the session."""
     (gyre_home / "logs").mkdir(exist_ok=True)
-    with (gyre_home / "logs" / "cellhost.log").open("wb") as log:
+    cell_log = gyre_home / "logs" / "cellhost.log"
+    with cell_log.open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "trainers.cells.host"],
             cwd=ROOT,
@@ -35,8 +36,10 @@ def cell_host(gyre_home: Path, django_db_setup: None) -> Iterator[Path]:
         )
     try:
         wait_for(lambda: process.poll() is not None or wire.socket_path(gyre_home).exists(), "the cell host listens")
-        assert process.poll() is None, (gyre_home / "logs" / "cellhost.log").read_text()[-2000:]
+        assert process.poll() is None, cell_log.read_text()[-2000:]
         yield gyre_home
+        status = process.poll()
+        assert status is None, f"the cell host ended with {status}: {cell_log.read_text()[-3000:]}"
     finally:
         process.terminate()
         process.wait(timeout=60)

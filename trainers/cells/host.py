@@ -23,7 +23,7 @@ from trainers.cells import processes, wire
 
 log = logging.getLogger("gyre.cellhost")
 
-STOP_GRACE_S = 10.0
+STOP_GRACE_S = 5.0
 
 
 @dataclass
@@ -100,16 +100,13 @@ class Host:
         agent = self.agents.get(owner_pid)
         if agent is None or pid not in agent.engines:
             return {"error": f"engine {pid} does not belong to agent {owner_pid}"}
-        self._end_group(pid)
         agent.engines.remove(pid)
+        processes.end_group(pid)
         return {}
 
     def _stop_run(self, run_id: int) -> dict[str, Any]:
         stopped = [agent for agent in self.agents.values() if agent.run_id == run_id]
-        for agent in stopped:
-            processes.signal_group(agent.pid, signal.SIGTERM)
-        for agent in stopped:
-            self._end(agent, grace_s=STOP_GRACE_S / 2)
+        self._end_agents(stopped)
         return {"stopped": len(stopped)}
 
     # children
@@ -122,38 +119,31 @@ class Host:
 
         return processes.fork_child(title, log_path, child)
 
-    def _end_group(self, pid: int, grace_s: float = 0.0) -> None:
-        if grace_s:
-            processes.signal_group(pid, signal.SIGTERM)
-            if processes.wait_until_gone(pid, grace_s):
-                processes.signal_group(pid, signal.SIGKILL)
-                return
-        processes.signal_group(pid, signal.SIGKILL)
-        processes.wait_until_gone(pid, 5.0)
-
     def _end(self, agent: Agent, grace_s: float) -> None:
-        self.agents.pop(agent.pid, None)
-        self._end_group(agent.pid, grace_s)
+        del self.agents[agent.pid]
+        processes.end_group(agent.pid, grace_s)
         for engine in agent.engines:
-            self._end_group(engine)
+            processes.end_group(engine)
 
     def reap(self) -> None:
         """Collect children that ended; an agent takes its engine with it."""
         for agent in list(self.agents.values()):
-            for engine in list(agent.engines):
-                if processes.wait_until_gone(engine, 0.0):
-                    log.warning("engine %s of cell %s ended", engine, agent.cell_index)
-                    processes.signal_group(engine, signal.SIGKILL)
-                    agent.engines.remove(engine)
-            if processes.wait_until_gone(agent.pid, 0.0):
+            for engine in [pid for pid in agent.engines if processes.has_ended(pid)]:
+                log.warning("engine %s of cell %s ended", engine, agent.cell_index)
+                agent.engines.remove(engine)
+                processes.end_group(engine)
+            if processes.has_ended(agent.pid):
                 log.warning("agent %s of run %s cell %s ended", agent.pid, agent.run_id, agent.cell_index)
                 self._end(agent, grace_s=0.0)
 
     def end_all(self) -> None:
-        for agent in self.agents.values():
-            processes.signal_group(agent.pid, signal.SIGTERM)
-        for agent in list(self.agents.values()):
-            self._end(agent, grace_s=STOP_GRACE_S / 2)
+        self._end_agents(list(self.agents.values()))
+
+    def _end_agents(self, agents: list[Agent]) -> None:
+        for agent in agents:
+            processes.ask_to_end(agent.pid)
+        for agent in agents:
+            self._end(agent, grace_s=STOP_GRACE_S)
 
     # loop
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+POLL_S = 0.02
 
 
 def die_with_parent(parent_pid: int) -> None:
@@ -73,23 +74,36 @@ def alive(pid: int) -> bool:
     return True
 
 
-def signal_group(pid: int, number: signal.Signals) -> None:
-    """Signal the group that `pid` leads, and `pid` itself in case it has not made its group yet."""
+def has_ended(pid: int) -> bool:
+    """Whether child `pid` is dead. It is not reaped, so its number cannot pass to another process yet."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+def end_group(pid: int, grace_s: float = 0.0) -> None:
+    """End child `pid` and the group it leads: SIGTERM and `grace_s` to obey, then SIGKILL; reap it."""
+    if grace_s:
+        _signal_group(pid, signal.SIGTERM)
+        deadline = time.monotonic() + grace_s
+        while not has_ended(pid) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+    _signal_group(pid, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+
+
+def ask_to_end(pid: int) -> None:
+    """SIGTERM to the group of child `pid`."""
+    _signal_group(pid, signal.SIGTERM)
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    """Signal the group that child `pid` leads, and itself in case it has not made its group yet.
+
+    Only before the child is reaped: afterwards the number may belong to a stranger.
+    """
     for send in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             send(pid, number)
-
-
-def wait_until_gone(pid: int, grace_s: float) -> bool:
-    """Reap child `pid` within `grace_s`. False: it still runs."""
-    deadline = time.monotonic() + grace_s
-    while True:
-        try:
-            reaped, _ = os.waitpid(pid, os.WNOHANG)
-        except ChildProcessError:
-            return not alive(pid)
-        if reaped == pid:
-            return True
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(0.02)

@@ -23,6 +23,10 @@ class EngineError(RuntimeError):
     """The engine refused a command, or its weights are not the ones that were sent."""
 
 
+class EngineEnded(EngineError):
+    """The engine's process is gone."""
+
+
 class EngineClient:
     """Talks to the engine at `url`. Every method raises EngineError or requests.RequestException."""
 
@@ -36,11 +40,11 @@ class EngineClient:
         self._session.close()
 
     def wait_ready(self, timeout_s: float, still_alive: Callable[[], bool] = lambda: True) -> None:
-        """Wait for the server's /ready. `still_alive` is asked between polls."""
+        """Wait for the server's /ready. `still_alive` is asked between polls. Raises EngineEnded, EngineError."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if not still_alive():
-                raise EngineError("the engine ended before it was ready; its log says why")
+                raise EngineEnded("the engine ended before it was ready; its log says why")
             try:
                 if self._session.get(f"{self.url}/ready", timeout=5).status_code == 200:
                     return

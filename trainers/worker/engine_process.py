@@ -1,22 +1,36 @@
 """The engine of one cell as a process: asked of the cell host, watched by its agent."""
 
+import logging
 import os
+import random
 import secrets
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 from trainers.cells import processes, wire
 from trainers.worker import device
-from trainers.worker.engine import EngineClient
+from trainers.worker.engine import EngineClient, EngineEnded
 from trainers.worker.engine_args import LOOPBACK, EngineSpec, GpuPlan, cpu_arguments, gpu_arguments
 
-READY_TIMEOUT_S = 300.0
+log = logging.getLogger("gyre.engine")
+
+READY_TIMEOUT_S = 600.0
+#: A port that was free when it was chosen may be taken when the engine binds it.
+START_ATTEMPTS = 3
+PORTS = range(20_000, 32_000)
 
 
 def free_port(host: str = LOOPBACK) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+    """A port below those that the kernel hands out by itself, so that it is still free when the engine binds it."""
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as probe:
+            try:
+                probe.bind((host, port))
+            except OSError:
+                continue
+            return port
+    raise OSError(f"no free port on {host} in {PORTS.start} to {PORTS.stop - 1}")
 
 
 class EngineProcess:
@@ -26,17 +40,22 @@ class EngineProcess:
         self, home: Path, model_folder: Path, seed: int, context_tokens: int, max_calls: int, kv_tokens: int
     ) -> None:
         self.key = secrets.token_urlsafe(32)
-        spec = EngineSpec(
+        self._home = home
+        self._spec = EngineSpec(
             model_path=str(model_folder),
-            port=free_port(),
+            port=0,
             key=self.key,
             seed=seed,
             context_tokens=context_tokens,
             max_calls=max_calls,
             kv_tokens=kv_tokens,
         )
+        self._start()
+
+    def _start(self) -> None:
+        spec = replace(self._spec, port=free_port())
         arguments = cpu_arguments(spec) if device.ON_CPU else gpu_arguments(spec, GpuPlan())
-        answer = wire.ask(home, {"op": "engine", "owner_pid": os.getpid(), "arguments": arguments})
+        answer = wire.ask(self._home, {"op": "engine", "owner_pid": os.getpid(), "arguments": arguments})
         self.pid = int(answer["pid"])
         self.url = f"http://{spec.host}:{spec.port}"
         self.client = EngineClient(self.url, self.key)
@@ -45,5 +64,12 @@ class EngineProcess:
         return processes.alive(self.pid)
 
     def wait_ready(self) -> None:
-        """Raises EngineError."""
-        self.client.wait_ready(READY_TIMEOUT_S, self.alive)
+        """Wait until it serves; one that ends before that is started again. Raises EngineError."""
+        for attempt in range(1, START_ATTEMPTS + 1):
+            try:
+                return self.client.wait_ready(READY_TIMEOUT_S, self.alive)
+            except EngineEnded:
+                log.warning("the engine ended before it was ready (attempt %s of %s)", attempt, START_ATTEMPTS)
+                if attempt == START_ATTEMPTS:
+                    raise
+                self._start()

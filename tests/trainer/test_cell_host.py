@@ -1,0 +1,96 @@
+"""The cell host with small bodies in place of agent and engine: who dies with whom."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from trainers.cells import processes, wire
+from trainers.cells.host import Host
+from trainers.cells.launchers import Launch, LauncherError, launcher
+
+
+def _sleep(*_: object) -> int:
+    while True:
+        time.sleep(60)
+
+
+def _eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "in vain"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A served host in a child process, under a folder too deep for a socket's address."""
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+    pid = processes.fork_child("host under test", deep / "host.log", lambda: Host(deep, _sleep, _sleep).serve() or 0)
+    _eventually(lambda: wire.socket_path(deep).exists())
+    yield deep
+    processes.end_group(pid, grace_s=20)
+    assert not wire.socket_path(deep).exists()
+
+
+def _agents(home: Path) -> list[dict[str, int]]:
+    cells: list[dict[str, int]] = wire.ask(home, {"op": "list"})["cells"]
+    return cells
+
+
+def test_an_engine_dies_with_its_agent(home: Path) -> None:
+    launcher("local", home).launch([Launch(7, 0, 1)])
+    [agent] = _agents(home)
+    engine = wire.ask(home, {"op": "engine", "owner_pid": agent["pid"], "arguments": []})["pid"]
+    assert processes.alive(engine)
+    os.kill(agent["pid"], signal.SIGKILL)
+    _eventually(lambda: not processes.alive(engine))
+    assert not _agents(home)
+
+
+def test_a_newer_epoch_replaces_an_older_one_and_never_the_other_way(home: Path) -> None:
+    local = launcher("local", home)
+    assert local.launch([Launch(7, 0, 2), Launch(7, 1, 2)]) == {}
+    first = _agents(home)[0]["pid"]
+    assert "already runs in epoch 2" in local.launch([Launch(7, 0, 1)])[0]
+    assert local.launch([Launch(7, 0, 3)]) == {}
+    assert local.running(7) == {0: 3, 1: 2}
+    assert local.running(8) == {}
+    _eventually(lambda: not processes.alive(first))
+
+
+def test_a_stopped_run_leaves_the_others_alone(home: Path) -> None:
+    local = launcher("local", home)
+    local.launch([Launch(7, 0, 1), Launch(8, 0, 1)])
+    local.stop(7)
+    assert local.running(7) == {}
+    assert local.running(8) == {0: 1}
+
+
+def test_children_die_with_a_host_that_is_killed(tmp_path: Path) -> None:
+    host = processes.fork_child("host", tmp_path / "host.log", lambda: Host(tmp_path, _sleep, _sleep).serve() or 0)
+    _eventually(lambda: wire.socket_path(tmp_path).exists())
+    launcher("local", tmp_path).launch([Launch(7, 0, 1)])
+    [agent] = _agents(tmp_path)
+    os.kill(host, signal.SIGKILL)
+    processes.end_group(host)
+    _eventually(lambda: not processes.alive(agent["pid"]))
+
+
+def test_a_stranger_gets_no_engine_and_nonsense_an_answer(home: Path) -> None:
+    with pytest.raises(wire.HostRefused, match="no agent of this host"):
+        wire.ask(home, {"op": "engine", "owner_pid": os.getpid(), "arguments": []})
+    with pytest.raises(wire.HostRefused, match="unknown operation"):
+        wire.ask(home, {"op": "dance"})
+
+
+def test_a_missing_host_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with pytest.raises(LauncherError, match="does not answer on"):
+        launcher("local", tmp_path).running(1)
+    with pytest.raises(LauncherError, match="known: local"):
+        launcher("moon", tmp_path)
