@@ -27,7 +27,7 @@ class Child:
         self.log = log
         self.num_crashes = 0
         self.ready = False
-        self._environment = environment
+        self._environment = {**environment, **service.variables}
         self._notice = notice
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
@@ -50,7 +50,7 @@ class Child:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=REPO_ROOT,
-                env=dict(self._environment),
+                env=self._environment,
                 start_new_session=True,
             )
         self.ready = False

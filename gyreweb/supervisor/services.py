@@ -4,8 +4,8 @@ import os
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gyreweb import env
@@ -19,11 +19,12 @@ CELERY_READY = b" ready."
 
 @dataclass(frozen=True)
 class Service:
-    """`ready` gets what the process has logged since its start."""
+    """`ready` gets what the process has logged since its start; `variables` are its own environment."""
 
     name: str
     command: tuple[str, ...]
     ready: Callable[[bytes], bool]
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ def all_services(home: Path, host: str, ports: Ports) -> list[Service]:
         Service("cellhost", (python, "-m", "trainers.cells.host"), _cell_host(home)),
         Service("web", (python, *web), _http(host, ports.web, "/login/")),
         Service("proxy", (python, "-m", "agents.proxy"), _http(LOOPBACK, ports.proxy, "/health")),
-        _worker("worker-executions", "executions", threads=160),
-        _worker("worker-control", "evaluation,cells,control", threads=24),
+        _worker("worker-executions", "executions", threads=160, connections=12),
+        _worker("worker-control", "evaluation,cells,control", threads=24, connections=8),
         Service("scheduler", (python, "manage.py", "run_scheduler"), lambda _log: True),
     ]
 
@@ -64,13 +65,14 @@ def environment(ports: Ports, token_variable: str, token: str) -> dict[str, str]
     }
 
 
-def _worker(name: str, queues: str, threads: int) -> Service:
+def _worker(name: str, queues: str, threads: int, connections: int) -> Service:
+    """A Celery worker whose threads share a pool of database connections."""
     command = (
         sys.executable, "-m", "celery", "-A", "gyreweb.celery", "worker",
         "--pool", "threads", "--concurrency", str(threads), "--queues", queues, "--hostname", f"{name}@%h",
         *CELERY_QUIETLY,
     )  # fmt: skip
-    return Service(name, command, lambda log: CELERY_READY in log)
+    return Service(name, command, lambda log: CELERY_READY in log, variables={"GYRE_DB_POOL_SIZE": str(connections)})
 
 
 def _cell_host(home: Path) -> Callable[[bytes], bool]:
