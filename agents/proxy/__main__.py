@@ -13,6 +13,8 @@ import uvicorn
 from agents.proxy.app import ProxyApp
 
 REPO_ROOT = Path(__file__).resolve().parents[2]
+#: Connections that wait while the process starts or is busy.
+BACKLOG = 2048
 
 
 def main() -> None:
@@ -26,6 +28,7 @@ def main() -> None:
         lifespan="on",
         log_level=options.log_level,
         access_log=False,
+        backlog=BACKLOG,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=5,
         server_header=False,
@@ -61,6 +64,7 @@ def _tcp(host: str, port: int) -> socket.socket:
         raise SystemExit(
             f"{host}:{port} cannot be taken ({error.strerror}); set GYRE_PROXY_PORT to another port"
         ) from None
+    listener.listen(BACKLOG)
     return listener
 
 
@@ -69,8 +73,12 @@ def _unix(path: Path) -> socket.socket:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(str(path))
+    try:
+        listener.bind(str(path))
+    except OSError as error:
+        raise SystemExit(f"{path} cannot be made ({error}); a shorter GYRE_HOME may help") from None
     path.chmod(0o666)  # the key in the address is what lets a harness in
+    listener.listen(BACKLOG)
     return listener
 
 

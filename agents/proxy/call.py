@@ -17,6 +17,7 @@ import numpy as np
 import psycopg
 
 from agents.core.codec import CallDelta, encode_call
+from agents.proxy import canonical
 from agents.proxy.canonical import ModelRequest
 from agents.proxy.engine import (
     WHOLE_REPLY_TOKENS,
@@ -259,6 +260,7 @@ class LiveCall:
                 reply=self.parser.reply.message(),
                 role=prepared.role,
                 conversation=prepared.conversation,
+                opening_key=canonical.opening_key(self.request.messages, self.request.tools),
             )
         )
         return True

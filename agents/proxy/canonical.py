@@ -126,5 +126,11 @@ def extend_key(key: bytes, message: bytes) -> bytes:
     return hashlib.blake2b(key + message, digest_size=16).digest()
 
 
+def opening_key(messages: list[Message], tools: list[Tool]) -> bytes:
+    """Hash of the tools and the system prompt that a conversation starts from."""
+    system = messages[:1] if messages and messages[0]["role"] == "system" else []
+    return extend_key(context_key(tools), message_key(system[0]) if system else b"")
+
+
 def _dump(value: Any) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

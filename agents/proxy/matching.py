@@ -37,6 +37,8 @@ class RecordedCall:
     reply: Message
     role: str
     conversation: str
+    #: What its conversation opens with: tools and system prompt.
+    opening_key: bytes = b""
     reply_key: bytes = field(init=False)
     full_key: bytes = field(init=False)
 
@@ -87,6 +89,7 @@ class CallIndex:
         self._by_tool_call: dict[str, RecordedCall] = {}
         self._by_reply: dict[bytes, RecordedCall] = {}
         self.last_of: dict[str, RecordedCall] = {}
+        self.by_opening: dict[bytes, RecordedCall] = {}
 
     def add(self, call: RecordedCall) -> None:
         self.calls.append(call)
@@ -95,6 +98,7 @@ class CallIndex:
         self._by_reply[call.reply_key] = call
         self._by_tool_call.update((id, call) for id in canonical.tool_call_ids(call.reply))
         self.last_of[call.conversation] = call
+        self.by_opening.setdefault(call.opening_key, call)
 
     def recognise(self, message: Message) -> RecordedCall | None:
         """The call that sampled this assistant turn: by its tool-call ids, else by what it says.

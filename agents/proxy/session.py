@@ -149,7 +149,7 @@ class Session:
         by_number: dict[int, RecordedCall] = {}
         for row in rows:
             delta, parent = decode_call(row.tokens), by_number.get(row.parent_number)
-            messages, key, before = row.messages, canonical.context_key([]), 0
+            messages, key, before, tools = row.messages, canonical.context_key([]), 0, []
             if parent is not None:
                 after_reply = row.prefix_tokens > parent.input_tokens
                 key, before = (
@@ -158,7 +158,8 @@ class Session:
                     else (parent.prompt_key, parent.num_messages)
                 )
             elif messages and messages[0]["role"] == "tools":
-                key, messages = canonical.context_key(messages[0]["tools"]), messages[1:]
+                tools, messages = messages[0]["tools"], messages[1:]
+                key = canonical.context_key(tools)
             for message in messages:
                 linked = self.index.recognise(message) if message["role"] == "assistant" else None
                 key = canonical.extend_key(key, linked.reply_key if linked else canonical.message_key(message))
@@ -173,6 +174,7 @@ class Session:
                 reply=Reply.from_json(row.reply).message(),
                 role=row.role,
                 conversation=row.conversation,
+                opening_key=parent.opening_key if parent else canonical.opening_key(messages, tools),
             )
             by_number[row.number] = call
             self.index.add(call)
@@ -184,7 +186,7 @@ class Session:
         seen = features(request, headers)
         role, parent = self.profile.role(seen), match.parent
         if role is None:
-            role = self._role_by_shape(match)
+            role = self._role_by_shape(request, match)
         if role == AUXILIARY:
             return role, AUXILIARY
         named = self.profile.conversation(seen)
@@ -199,11 +201,15 @@ class Session:
             return role, continued.conversation
         return role, ""
 
-    def _role_by_shape(self, match: Match) -> str:
-        if match.parent is not None:
-            return family(match.parent.role)
-        first = self.index.calls[0] if self.index.calls else None
-        return MAIN if first is None else SUB_AGENT
+    def _role_by_shape(self, request: ModelRequest, match: Match) -> str:
+        """For harnesses that nobody described: other tools or another system prompt than main's make a sub-agent."""
+        known = match.parent or self._opened_alike(request)
+        if known is not None:
+            return family(known.role)
+        return SUB_AGENT if self.index.calls else MAIN
+
+    def _opened_alike(self, request: ModelRequest) -> RecordedCall | None:
+        return self.index.by_opening.get(canonical.opening_key(request.messages, request.tools))
 
     def _compacted(self, messages: list[Message], role: str) -> RecordedCall | None:
         """The summary call whose reply these messages quote: they go on with its conversation."""

@@ -14,6 +14,7 @@ import zstandard
 from psycopg.rows import dict_row, namedtuple_row
 from psycopg_pool import AsyncConnectionPool
 
+APPLICATION_NAME = "gyre-proxy"
 CELLS_CHANNEL = "gyre_cells"
 
 _FIND = """
@@ -146,7 +147,7 @@ class Store:
             min_size=1,
             max_size=self.pool_size,
             open=False,
-            kwargs={"autocommit": True, "prepare_threshold": 1},
+            kwargs={"autocommit": True, "prepare_threshold": 1, "application_name": APPLICATION_NAME},
         )
 
     async def open(self) -> None:
@@ -188,7 +189,9 @@ class Store:
 
     async def watch_cells(self, interval_s: float) -> AsyncIterator[list[CellRow]]:
         """The cells with an engine, at once, after every notification, and every `interval_s`."""
-        async with await psycopg.AsyncConnection.connect(self.database_url, autocommit=True) as connection:
+        async with await psycopg.AsyncConnection.connect(
+            self.database_url, autocommit=True, application_name=APPLICATION_NAME
+        ) as connection:
             await connection.execute(f"LISTEN {CELLS_CHANNEL}")
             cursor = connection.cursor(row_factory=dict_row)
             while True:

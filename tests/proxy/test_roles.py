@@ -3,8 +3,10 @@
 import threading
 
 import openai
+import pytest
 
 from agents.models import Call, Execution
+from agents.proxy.profiles import generic
 from tests.proxy.backstage import Backstage, full_input, sampled, tool_text
 
 BASH = {
@@ -155,3 +157,20 @@ def test_a_changed_beginning_before_a_kept_turn_is_a_false_fork(stage: Backstage
     agent.turn()
     two = stage.calls(execution)[1]
     assert (two.branch_reason, two.false_fork) == ("unmatched", True)
+
+
+def test_an_unknown_harness_gets_its_roles_from_the_shape_of_its_traffic(stage: Backstage) -> None:
+    run = stage.run()
+    run.config["harness"] = "mini-swe-agent"
+    run.save()
+    stage.engine(run, "read", "done", "read", "done")
+    execution, base = stage.execution(run)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("agents.proxy.registry.profile", lambda _: generic.PROFILE)
+        main = Agent(base, MAIN, "write the file", [BASH, DELEGATE])
+        main.turn()
+        Agent(base, HELPER, "read the file", [BASH]).turn()
+        main.messages.append({"role": "user", "content": "on"})
+        main.turn()
+        Agent(base, MAIN, "so far: read", [BASH, DELEGATE]).turn()
+    assert [role for role, _, _ in _rows(stage, execution)] == ["main", "sub-agent", "main", "main"]
