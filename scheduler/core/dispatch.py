@@ -51,8 +51,15 @@ def dispatch(plan: Plan) -> None:
 
 
 def _stopped(plan: Plan) -> bool:
-    """Held by a person, by an alarm, or by too many void groups in a row."""
+    """Held by a person, by an alarm, by too many void groups in a row, or for an evaluation about to start."""
     snapshot, limit = plan.snapshot, plan.settings.max_void_groups
+    if plan.evaluation_waits:
+        plan.refuse(
+            Kind.DISPATCH_BURST,
+            "evaluation_first",
+            f"no burst yet: the cell that will evaluate version {snapshot.version} comes first",
+        )
+        return True
     if snapshot.dispatch_held:
         plan.refuse(Kind.DISPATCH_BURST, "held", "no burst: dispatch is held until somebody releases it")
         return True

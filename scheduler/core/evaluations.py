@@ -9,7 +9,7 @@ from __future__ import annotations
 from scheduler.core.decisions import Kind
 from scheduler.core.plan import Plan, called
 from scheduler.core.safety import capacity_left
-from scheduler.core.snapshot import LOST, ROLLOUT, STOPPED, TRAINING, Cell, Evaluation
+from scheduler.core.snapshot import LOST, ROLLOUT, STARTING, STOPPED, SWITCHING, TRAINING, Cell, Evaluation
 
 
 def due(plan: Plan) -> bool:
@@ -54,6 +54,14 @@ def evaluate(plan: Plan, fixed_split: bool) -> None:
     if not due(plan):
         return
     number, version = plan.snapshot.next_evaluation, plan.snapshot.version
+    if (soon := _soon(plan)) is not None:
+        plan.evaluation_waits = True
+        plan.refuse(
+            Kind.START_EVALUATION,
+            "cell_coming",
+            f"evaluation of version {version} waits for {called(soon)}, which is on its way to serve it",
+        )
+        return
     cell = _candidate(plan, fixed_split)
     if cell is None:
         plan.refuse(Kind.START_EVALUATION, "no_cell", f"evaluation of version {version} waits: {_shortage(plan)}")
@@ -107,6 +115,17 @@ def _keep_going(plan: Plan, evaluation: Evaluation, fixed_split: bool) -> None:
 def _reserve(plan: Plan, cell: Cell, number: int) -> None:
     plan.reserve(cell, number)
     plan.switch(cell, ROLLOUT)
+
+
+def _soon(plan: Plan) -> Cell | None:
+    """A satellite that will serve the version in a moment and can then be spared: better than to take the core."""
+    coming, version = plan.coming(), plan.snapshot.version
+    if not capacity_left(len(coming), plan.settings.concurrency_per_cell, plan.waterlevel):
+        return None
+    satellites = [c for c in coming if not c.is_core and c.role != STARTING]
+    if any(c.role == ROLLOUT and c.weight_version == version for c in satellites):
+        return None
+    return next((c for c in satellites if c.role in (ROLLOUT, SWITCHING) and plan.orders.drain(c) is None), None)
 
 
 def _candidate(plan: Plan, fixed_split: bool) -> Cell | None:

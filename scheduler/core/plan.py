@@ -24,6 +24,7 @@ class Plan:
     num_admitted: int = 0  # groups admitted to the batch in progress by this evaluation
     batch_burst: int | None = None  # burst of the batch in progress, also of one just opened
     evaluation_starts: bool = False
+    evaluation_waits: bool = False  # for a cell that comes in a moment: no burst may take its place
     _desired: dict[int, str] = field(default_factory=dict)
     _reserved: dict[int, int] = field(default_factory=dict)
 

@@ -28,6 +28,18 @@ def test_an_idle_training_cell_evaluates_when_rollout_cannot_spare_one() -> None
     assert (decision.cell_index, decision.params["switches"]) == (0, True)
 
 
+def test_the_evaluation_and_the_next_burst_wait_for_a_satellite_that_comes_in_a_moment() -> None:
+    switching = (cell(0, TRAINING), cell(1, SWITCHING, desired_role=ROLLOUT))
+    snapshot = picture(0, cells=switching, version=4)
+    assert only(snapshot, Kind.START_EVALUATION).reason_code == "cell_coming"
+    assert only(snapshot, Kind.DISPATCH_BURST).reason_code == "evaluation_first"
+    updating = picture(0, cells=(cell(0, TRAINING), cell(1, weight_version=3)), version=4)
+    assert only(updating, Kind.START_EVALUATION).reason_code == "cell_coming"
+    there = picture(0, cells=(cell(0, TRAINING), cell(1, weight_version=4)), version=4)
+    assert only(there, Kind.START_EVALUATION).cell_index == 1
+    assert only(there, Kind.DISPATCH_BURST).accepted
+
+
 def test_a_reserved_cell_is_no_capacity_and_never_leaves() -> None:
     cells = (cell(0), cell(1, evaluation=0))
     snapshot = picture(10, burst(num_ready=8, num_unfinished=2), cells=cells, evaluation=Evaluation(0, 0, 0, 9))
