@@ -1,0 +1,54 @@
+"""`make setup`: does what is missing, goes on after an interruption, and is quick when nothing has changed."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gyreweb.setup import stages
+from gyreweb.setup.errors import SetupFailed
+from gyreweb.setup.stages import Stage, run_all
+
+
+@pytest.fixture
+def venv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty place for a virtual environment."""
+    place = tmp_path / ".venv"
+    monkeypatch.setattr(stages, "VENV", place)
+    monkeypatch.setattr(stages, "PYTHON", str(place / "bin" / "python"))
+    monkeypatch.setattr(stages, "STAMP", place / "gyre-setup.json")
+    return place
+
+
+def refuse() -> None:
+    raise SetupFailed("no network")
+
+
+def test_finished_stages_are_not_repeated_and_a_failed_one_is(venv: Path) -> None:
+    venv.mkdir()
+    ran: list[str] = []
+    first, second = Stage("first", "1", lambda: ran.append("first")), Stage("second", "1", refuse)
+    with pytest.raises(SetupFailed, match="no network"):
+        run_all([first, second], print)
+    run_all([first, Stage("second", "1", lambda: ran.append("second"))], print)
+    run_all([first, Stage("second", "1", refuse)], print)
+    assert ran == ["first", "second"]
+
+
+def test_a_changed_lock_runs_its_stage_again(venv: Path) -> None:
+    venv.mkdir()
+    ran: list[str] = []
+    for fingerprint in ("old", "old", "new"):
+        run_all([Stage("lock", fingerprint, lambda: ran.append(fingerprint))], print)  # noqa: B023  called at once
+    assert ran == ["old", "new"]
+
+
+def test_an_unusable_virtual_environment_is_made_anew_and_asks_for_every_stage(venv: Path) -> None:
+    create = stages.stages(with_dev=False, with_cells=False)[0]
+    run_all([create, Stage("later", "1", lambda: None)], print)
+    assert subprocess.run([venv / "bin" / "python", "-m", "pip", "--version"], check=False).returncode == 0
+    (venv / "bin" / "python").unlink()
+    create.run()
+    assert not stages.STAMP.exists()
+    program = [venv / "bin" / "python", "-c", "import sys; print(sys.prefix)"]
+    assert subprocess.run(program, capture_output=True, text=True, check=False).stdout.strip() == str(venv)
