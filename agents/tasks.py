@@ -8,7 +8,7 @@ from celery.signals import worker_ready, worker_shutting_down
 from kombu.exceptions import OperationalError
 
 from agents.executions.evaluate import evaluate_next
-from agents.executions.leftovers import clear_leftovers
+from agents.executions.leftovers import clear_directories, clear_leftovers
 from agents.executions.run import run_next
 from agents.executions.worker import this_worker
 
@@ -42,6 +42,7 @@ def _wake_evaluation() -> None:
 def _on_ready(sender: Any, **_: Any) -> None:
     if "executions" in sender.app.amqp.queues.consume_from:
         this_worker().harness_server.warm_up()
+        clear_directories(this_worker().home)
     if num := clear_leftovers():
         log.warning("%d executions of a worker that died start again", num)
 

@@ -165,6 +165,12 @@ def give_up(owner: str) -> None:
         Execution.objects.filter(lease_owner=owner, lease_expires_at__isnull=False).update(lease_expires_at=Now())
 
 
+def give_up_one(lease: Lease) -> None:
+    """Let the lease of one attempt expire now."""
+    with brief_connection():
+        lease.rows().update(lease_expires_at=Now())
+
+
 def live_attempts(owner: str, execution_ids: list[int]) -> set[tuple[int, int]]:
     """Which of these (execution, attempt) pairs this worker still holds."""
     with brief_connection():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
+from pathlib import Path
 
 from django.db.models.functions import Now
 
@@ -28,3 +30,14 @@ def clear_leftovers() -> int:
                 kill_if_same(execution.sandbox["pid"], execution.sandbox["start"] or -1)
         Execution.objects.filter(pk__in=dead).update(lease_expires_at=Now())
     return len(dead)
+
+
+def clear_directories(home: Path) -> int:
+    """Delete the directories of attempts that are over; a crash between the end and the clean-up leaves them."""
+    with brief_connection():
+        live = Execution.objects.filter(state__in=(State.RUNNING, State.EVALUATING)).values_list("pk", "attempt")
+        kept = {f"{pk}-{attempt}" for pk, attempt in live}
+    over = [place for place in home.glob("runs/*/executions/*-*") if place.name not in kept]
+    for place in over:
+        shutil.rmtree(place, ignore_errors=True)
+    return len(over)

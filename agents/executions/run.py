@@ -14,7 +14,7 @@ from django.db import Error as DatabaseError
 
 from agents.actions.finish_execution import finish_execution
 from agents.core.outcome import HarnessEnd, Reason, Status, Verdict
-from agents.executions import leases
+from agents.executions import disk, leases
 from agents.executions.heartbeat import Hold
 from agents.executions.leases import Lease, brief_connection
 from agents.executions.worker import Worker
@@ -31,8 +31,12 @@ log = logging.getLogger(__name__)
 
 def run_next(worker: Worker) -> bool:
     """Run the oldest queued execution to the end of its harness. False when none is queued."""
+    if reason := disk.shortage(worker.home):
+        disk.pause_runs(reason)
+        return False
     lease = leases.lease_next(worker.owner)
     if lease is None:
+        disk.resume_runs(worker.home)
         return False
     with worker.heartbeat.holding(lease) as hold:
         try:
@@ -42,6 +46,10 @@ def run_next(worker: Worker) -> bool:
         except SandboxError as error:
             _unresolved(lease, hold, error.code, str(error))
         except (BadTask, OSError) as error:
+            if isinstance(error, OSError) and disk.is_full(error):
+                disk.pause_runs(disk.shortage(worker.home) or f"the disk is full: {error}")
+                leases.give_up_one(lease)
+                return False
             _unresolved(lease, hold, Reason.SANDBOX_NEVER_HEALTHY, str(error))
         except Exception as error:
             log.exception("execution %s attempt %s failed", lease.execution_id, lease.attempt)
@@ -95,23 +103,24 @@ class _Attempt:
         return sandbox
 
     def _wait(self, sandbox: Sandbox, task_timeout_s: float | None) -> tuple[Reason | None, int]:
-        """The limit that stopped the harness, if one did, and the exit code. Afterwards nothing of it runs."""
+        """The limit that stopped the harness, if one did, and the exit code. Afterwards nothing of it runs.
+
+        Time that the proxy held a call for scheduling counts in neither limit.
+        """
         config = self._lease.config
         limit_s = min(config.harness_timeout_s, task_timeout_s or config.harness_timeout_s)
-        overall = self._started + config.overall_timeout_s
-        harness = time.monotonic() + limit_s
+        harness, overall = time.monotonic() + limit_s, self._started + config.overall_timeout_s
+        until, reason = min((harness, Reason.HARNESS_TIMEOUT), (overall, Reason.OVERALL_TIMEOUT))
         held_s = 0.0
         while True:
-            until = min(harness + held_s, overall)
-            end = sandbox.wait(max(0.0, until - time.monotonic()))
+            end = sandbox.wait(max(0.0, until + held_s - time.monotonic()))
             if end is not None:
                 return None, end.code
             held_s = leases.held_s(self._lease)
-            if time.monotonic() >= min(harness + held_s, overall):
+            if time.monotonic() >= until + held_s:
                 break
         self._worker.harness_server.stop(sandbox)
         end = sandbox.wait(None)
-        reason = Reason.OVERALL_TIMEOUT if time.monotonic() >= overall else Reason.HARNESS_TIMEOUT
         return reason, end.code if end else -1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +10,15 @@ from pathlib import Path
 
 import pytest
 from django.db import connections
+from django.db.models.functions import Now
 
 from agents.actions.cancel_execution import cancel_execution
+from agents.executions import disk
 from agents.executions.evaluate import evaluate_next
-from agents.executions.leftovers import clear_leftovers
+from agents.executions.leftovers import clear_directories, clear_leftovers
 from agents.executions.run import run_next
 from agents.executions.worker import Worker
+from agents.harness.worksite import Worksite
 from agents.models import Assessment, Execution, Run
 from tests.harness.conftest import SocketBackstage
 from tests.harness.rows import queue, write_task
@@ -218,3 +222,53 @@ def test_leases_of_a_live_worker_are_left_alone(stage: SocketBackstage, worker: 
         assert clear_leftovers() == 0
         Execution.objects.update(lease_owner=worker.owner.rpartition("/")[0] + "/1")
         assert clear_leftovers() == 1
+
+
+def test_directories_of_attempts_that_are_over_are_cleared(
+    stage: SocketBackstage, worker: Worker, task_set: Path
+) -> None:
+    (execution,) = queue(stage, task_set)
+    stage.engine(execution.run, WRITE, "done")
+    assert run_next(worker)
+    live = worker.place(execution.run_id, execution.pk, 1)
+    (old := live.with_name("999-1")).mkdir()
+    assert clear_directories(worker.home) == 1
+    assert (live.exists(), old.exists()) == (True, False)
+
+
+def test_a_full_disk_pauses_the_run_until_there_is_room(
+    stage: SocketBackstage, worker: Worker, task_set: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (execution,) = queue(stage, task_set)
+    stage.engine(execution.run, WRITE, "done")
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "MIN_FREE_BYTES", 1 << 60)
+        assert not run_next(worker)
+        run = Run.objects.get()
+        assert run.state == Run.State.PAUSED
+        assert "the disk is full" in run.state_reason
+        assert not run_next(worker)
+    assert not run_next(worker)
+    run.refresh_from_db()
+    assert (run.state, run.state_reason) == (Run.State.STARTING, "")
+    kinds = run.events.order_by("seq").values_list("kind", flat=True)
+    assert list(kinds) == ["run_paused", "alarm_raised", "run_resumed", "alarm_cleared"]
+    assert run_next(worker)
+    finished(worker, execution)
+    assert execution.reward == 1.0
+
+
+def test_a_disk_that_fills_up_on_the_way_costs_no_execution(
+    stage: SocketBackstage, worker: Worker, task_set: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (execution,) = queue(stage, task_set)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Worksite, "prepare", full)
+    assert not run_next(worker)
+    execution.refresh_from_db()
+    assert execution.state == State.RUNNING
+    assert Execution.objects.filter(lease_expires_at__lte=Now()).exists()
+    assert Run.objects.get().state == Run.State.PAUSED
