@@ -24,6 +24,7 @@ from scheduler.cells import tell_cells
 from scheduler.core.decisions import Decision, Kind
 from scheduler.core.snapshot import ROLLOUT, STOPPED, TRAINING, Cell
 from scheduler.observe import Observation
+from scheduler.rules import fingerprint
 from trainers.actions.admit_group import admit_group
 from trainers.actions.open_batch import open_batch
 from trainers.actions.seal_batch import seal_batch
@@ -99,7 +100,7 @@ class Storing:
                 reason_code=decision.reason_code,
                 reason=decision.reason,
                 params=decision.params,
-                snapshot=None if self.stored or place else self.observation.snapshot.to_json(),
+                snapshot=None if self.stored or place else self._snapshot(),
             )
             for place, decision in enumerate(decisions)
         ]
@@ -108,6 +109,9 @@ class Storing:
         told = [d for d in decisions if d.kind not in QUIET]
         if told:
             events.record_all(self.run_id, [(EventKind.DECISION_MADE, _told(first, d)) for d in told])
+
+    def _snapshot(self) -> dict[str, Any]:
+        return {**self.observation.snapshot.to_json(), "rules": fingerprint()}
 
 
 #: Decisions whose effect is an event of its own; repeating them in the feed would only be noise.

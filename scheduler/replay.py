@@ -9,6 +9,7 @@ from scheduler.core.decisions import Decision, Kind
 from scheduler.core.policies import policy_of
 from scheduler.core.snapshot import Snapshot
 from scheduler.models import Decision as Row
+from scheduler.rules import fingerprint
 
 IN_WAVES = (Kind.LAUNCH.value, Kind.LAUNCH_EVALUATION.value)
 
@@ -25,6 +26,7 @@ class Difference:
 class Replay:
     num_evaluations: int
     num_decisions: int
+    num_by_other_rules: int  # evaluations by an older or newer version of the rules: not compared
     differences: list[Difference]
 
 
@@ -33,15 +35,18 @@ def replay(run_id: int) -> Replay:
 
     Of launches, which come in waves, only some are stored: those that are must come again.
     """
-    num_evaluations = num_decisions = 0
+    num_evaluations = num_decisions = num_by_other_rules = 0
     differences: list[Difference] = []
     for rows in _evaluations(run_id):
+        if rows[0].snapshot.get("rules") != fingerprint():
+            num_by_other_rules += 1
+            continue
         num_evaluations += 1
         num_decisions += len(rows)
         snapshot = Snapshot.from_json(rows[0].snapshot)
         again = decide(snapshot, policy_of(snapshot.policy_kind), snapshot.taken_at_s)
         differences += [Difference(rows[0].evaluation_number, what) for what in _compare(rows, again)]
-    return Replay(num_evaluations, num_decisions, differences)
+    return Replay(num_evaluations, num_decisions, num_by_other_rules, differences)
 
 
 def _evaluations(run_id: int) -> Iterator[list[Row]]:

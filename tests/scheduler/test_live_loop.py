@@ -90,7 +90,10 @@ def test_a_queued_run_is_started_trained_evaluated_and_finished(
     assert [b.state for b in Batch.objects.filter(run=run).order_by("number")] == ["stepped"] * 3
     assert not MicroStep.objects.filter(batch__run=run, counted_at=None).exists()
     here.until(lambda run: not Cell.objects.filter(run=run).exclude(role="stopped").exists(), "cells stop")
-    assert not replay(run.pk).differences
+    again = replay(run.pk)
+    assert again.num_evaluations > 10
+    assert not again.differences
+    assert not again.num_by_other_rules
     kinds = list(RunEvent.objects.filter(run=run).order_by("seq").values_list("seq", "kind"))
     assert [seq for seq, _ in kinds] == list(range(1, len(kinds) + 1))
     assert Counter(kind for _, kind in kinds)["run_finished"] == 1

@@ -18,6 +18,8 @@ class Command(BaseCommand):
         for difference in result.differences:
             self.stdout.write(f"evaluation {difference.evaluation_number}: {difference.what}")
         summary = f"{result.num_evaluations} evaluations, {result.num_decisions} decisions"
+        if result.num_by_other_rules:
+            summary += f" ({result.num_by_other_rules} evaluations by another version of the rules not compared)"
         if result.differences:
             raise CommandError(f"{summary}: {len(result.differences)} differ")
         self.stdout.write(f"{summary}: all decided the same again")
