@@ -89,6 +89,7 @@ def transformer_config(config: dict[str, Any], layout: Layout) -> TransformerCon
         batch_p2p_comm=False,
         variable_seq_lengths=layout.pipeline_parallel > 1,
         moe_token_dispatcher_type="alltoall",
+        cuda_graph_scope=[],
         use_cpu_initialization=device.ON_CPU,
     )
 

@@ -1,0 +1,67 @@
+"""Checkpoints: whole, verified, pruned, and never half there (algorithms.md §11)."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.integration import tiny_policy
+from trainers.worker import checkpoint
+
+OPTIMIZER = [{"torch": {"state": {0: {"exp_avg": torch.ones(3)}}, "param_groups": [{"lr": 0.1}]}, "main": []}]
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_policy.write(tmp_path_factory.mktemp("policy") / "tiny")
+
+
+def write(run: Path, policy: Path, version: int, seed: int = 0) -> checkpoint.Written:
+    return checkpoint.write(run, version, tiny_policy.weights(seed=seed), OPTIMIZER, {"batch": version}, policy)
+
+
+def test_what_is_written_comes_back_and_transformers_loads_it(tmp_path: Path, policy: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    written = write(tmp_path, policy, 3)
+    restored = checkpoint.read(written.path, written.sha256)
+    assert (restored.version, restored.cursor) == (3, {"batch": 3})
+    assert all(torch.equal(restored.weights[name], value) for name, value in tiny_policy.weights().items())
+    assert torch.equal(restored.optimizer[0]["torch"]["state"][0]["exp_avg"], torch.ones(3))
+    assert AutoModelForCausalLM.from_pretrained(written.path / "hf").config.tie_word_embeddings
+    assert len(AutoTokenizer.from_pretrained(written.path / "hf")) == tiny_policy.VOCAB_SIZE
+    assert written.num_bytes > 500_000
+
+
+def test_a_damaged_or_foreign_file_is_refused_by_name(tmp_path: Path, policy: Path) -> None:
+    written = write(tmp_path, policy, 1)
+    with pytest.raises(checkpoint.BadCheckpoint, match="not the file that was committed"):
+        checkpoint.read(written.path, "0" * 64)
+    weights = written.path / checkpoint.WEIGHTS
+    raw = bytearray(weights.read_bytes())
+    raw[-1] ^= 1
+    weights.write_bytes(raw)
+    with pytest.raises(checkpoint.BadCheckpoint, match=r"model\.safetensors was changed"):
+        checkpoint.read(written.path, written.sha256)
+    (written.path / checkpoint.OPTIMIZER).unlink()
+    with pytest.raises(checkpoint.BadCheckpoint):
+        checkpoint.read(written.path)
+    with pytest.raises(checkpoint.BadCheckpoint):
+        checkpoint.read(tmp_path / "nowhere")
+
+
+def test_a_leftover_that_was_never_committed_is_replaced(tmp_path: Path, policy: Path) -> None:
+    write(tmp_path, policy, 2, seed=1)
+    again = write(tmp_path, policy, 2, seed=2)
+    found = checkpoint.read(again.path, again.sha256).weights["model.norm.weight"]
+    assert torch.equal(found, tiny_policy.weights(seed=2)["model.norm.weight"])
+    assert [path.name for path in again.path.parent.iterdir()] == ["v2"]
+
+
+def test_pruning_keeps_the_newest_and_the_protected(tmp_path: Path, policy: Path) -> None:
+    for version in range(12):
+        (tmp_path / "checkpoints" / f"v{version}").mkdir(parents=True)
+    assert checkpoint.prune(tmp_path, keep=3, protected=[2]) == [0, 1, *range(3, 9)]
+    assert checkpoint.prune(tmp_path, keep=0) == [2, 9, 10]
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["v11"]
+    assert checkpoint.prune(tmp_path, keep=3) == []
