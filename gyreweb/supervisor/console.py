@@ -1,5 +1,6 @@
 """What `make up` prints: notices that stay, and one status line that is redrawn in a terminal."""
 
+import shutil
 import sys
 import time
 from typing import TextIO
@@ -24,6 +25,7 @@ class Console:
     def status(self, text: str, key: str = "") -> None:
         """Show `text` as the status. Without a terminal it is a line of its own, when `key` changed or seldom."""
         if self.is_terminal:
+            text = text[: shutil.get_terminal_size().columns - 1]  # a wrapped line could not be erased
             if text != self._drawn:
                 self._erase()
                 self._write(text)
