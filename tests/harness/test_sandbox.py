@@ -16,6 +16,7 @@ import pytest
 
 from agents.core.outcome import Reason
 from agents.harness.sandbox.base import Exit, Limits, SandboxError, SandboxSpec, User
+from agents.harness.sandbox.check import problem
 from agents.harness.sandbox.client import Sandbox, SandboxServer
 from agents.harness.sandbox.processes import kill_if_same, start_ticks
 from agents.harness.sandbox.watch import Watch
@@ -341,3 +342,9 @@ def wait_for(condition: Callable[[], bool], timeout_s: float = 60) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.02)
+
+
+def test_the_check_makes_a_real_sandbox(tmp_path: Path) -> None:
+    assert problem(tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+    assert "No such file" in str(problem(tmp_path / "missing"))
