@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def needs_servers(arguments: Sequence[str]) -> bool:
-    asks_for_help = any(argument in ("-h", "--help", "--version") for argument in arguments)
+    asks_for_help = any(argument in ("-h", "--help") for argument in arguments)
     command = next((argument for argument in arguments if not argument.startswith("-")), "")
     return not asks_for_help and command not in WITHOUT_SERVERS
 

@@ -31,6 +31,8 @@ def manage(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str
         ("verify_run 1", True),
         ("verify_run --help", False),
         ("help migrate", False),
+        ("--version", False),
+        ("export_policy 1 --version 2", True),
         ("doctor", False),
         ("collectstatic --noinput", False),
         ("", False),
