@@ -10,9 +10,9 @@ from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
+from agents.actions.api_tokens import create_token
 from agents.actions.launch_run import default_project
 from agents.web import access
-from agents.actions.api_tokens import create_token
 from gyreweb.api.auth import new_secret
 
 
