@@ -6,7 +6,8 @@ from django.db import connection
 
 from agents.models import Run, RunEvent
 from scheduler.models import Cell, RoleChange
-from tests.integration.cells import LiveCells, random_payload, sampled_payload, wait_for
+from tests.integration.cells import LiveCells, sampled_payload, wait_for
+from tests.integration.payloads import random_payload
 from trainers.models import Batch, Checkpoint, HandIn, MicroStep, WeightVersion
 
 

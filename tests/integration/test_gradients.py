@@ -10,7 +10,8 @@ import torch
 from agents.models import Run
 from scheduler.actions.launch_cells import launch_cells
 from scheduler.models import Cell
-from tests.integration.cells import LiveCells, random_payload, wait_for
+from tests.integration.cells import LiveCells, wait_for
+from tests.integration.payloads import random_payload
 from trainers.models import Batch, Checkpoint, HandIn, MicroStep
 from trainers.worker import checkpoint
 

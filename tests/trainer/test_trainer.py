@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.integration import tiny_policy
-from tests.integration.cells import random_payload
+from tests.integration.payloads import random_payload
 from trainers.core.loss import LossSettings
 from trainers.core.payload import Payload
 from trainers.worker import model, trainer
@@ -30,7 +30,7 @@ def _one_process() -> Iterator[None]:
     torch.set_num_threads(1)
     trainer.init_process(SETTINGS.layout)
     yield
-    torch.distributed.destroy_process_group()
+    trainer.end_process()
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["tied", "untied"])

@@ -108,9 +108,14 @@ def export(
     tp_group: Any = None,
     tp_size: int = 1,
 ) -> dict[str, torch.Tensor]:
-    """This pipeline stage's weights under Hugging Face names. Every tensor rank must call it. Tensors may be views."""
+    """This pipeline stage's weights under Hugging Face names. Every tensor rank must call it. Tensors may be views.
+
+    The last stage's copy of a tied embedding is left out.
+    """
     exported: dict[str, torch.Tensor] = {}
     for parameter, rule in rules(model):
+        if rule.hf == ("lm_head.weight",) and model.share_embeddings_and_output_weights:
+            continue
         parts = [value(parameter)]
         if rule.dim is not None and tp_size > 1:
             mine = parts[0].contiguous()

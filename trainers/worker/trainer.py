@@ -70,6 +70,12 @@ def init_process(layout: model.Layout, store: dist.Store | None = None, rank: in
         parallel_state.initialize_model_parallel(layout.tensor_parallel, layout.pipeline_parallel)
 
 
+def end_process() -> None:
+    """Undo `init_process`."""
+    parallel_state.destroy_model_parallel()
+    dist.destroy_process_group()
+
+
 class Trainer:
     """Holds parameters, gradients and, on the core, the optimizer. Not safe for threads."""
 
