@@ -119,9 +119,7 @@ class _Attempt:
             held_s = leases.held_s(self._lease)
             if time.monotonic() >= until + held_s:
                 break
-        self._worker.harness_server.stop(sandbox)
-        end = sandbox.wait(None)
-        return reason, end.code if end else -1
+        return reason, self._worker.harness_server.end(sandbox).code
 
 
 def _unresolved(lease: Lease, hold: Hold, code: Reason, reason: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from agents.core.outcome import Reason
 from agents.harness.drivers.base import PATH, Assignment, Driver
 from agents.harness.sandbox.base import Limits, SandboxError, SandboxSpec, User
-from agents.harness.sandbox.client import Sandbox, SandboxServer
+from agents.harness.sandbox.client import SandboxServer
 from agents.harness.sandbox.workspace import Workspace
 from agents.harness.taskformat import ParsedTask, load_task
 from agents.harness.taskformat.config import Healthcheck
@@ -101,22 +101,14 @@ class Worksite:
         started, failures = time.monotonic(), 0
         spec = self.command_spec(("/bin/bash", "-c", check.command), user, self.workspace.path / "healthcheck.log")
         while True:
-            if _succeeds(server, server.start(spec), check.timeout_s):
+            end = server.run(spec, check.timeout_s)
+            if end is not None and end.code == 0:
                 return
             in_start_period = time.monotonic() - started < check.start_period_s
             failures = 0 if in_start_period else failures + 1
             if failures >= max(1, check.retries):
                 raise SandboxError(Reason.SANDBOX_NEVER_HEALTHY, f"the health check failed {failures} times in a row")
             time.sleep(check.start_interval_s if in_start_period else check.interval_s)
-
-
-def _succeeds(server: SandboxServer, sandbox: Sandbox, timeout_s: float) -> bool:
-    sandbox.wait_started(60.0)
-    end = sandbox.wait(timeout_s)
-    if end is None:
-        server.stop(sandbox)
-        sandbox.wait(None)
-    return end is not None and end.code == 0
 
 
 @lru_cache(maxsize=1024)

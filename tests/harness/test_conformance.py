@@ -41,12 +41,7 @@ def play(server: SandboxServer, home: Path, result: dict[str, Any]) -> Verdict:
     task = FIXTURES / result["set"] / result["task"]
     site = Worksite.open(task, "", DRIVERS[result["agent"]], home, home / "attempt")
     site.prepare(server)
-    sandbox = server.start(site.harness_spec("", None))
-    sandbox.wait_started(60)
-    slow = result["task"] == "slowagent"
-    if sandbox.wait(SHORT_S if slow else 60) is None:
-        server.stop(sandbox)
-        sandbox.wait(None)
+    server.run(site.harness_spec("", None), SHORT_S if result["task"] == "slowagent" else 60)
     return evaluate(server, site, Evaluation(timeout_s=SHORT_S if result["task"] == "slowtest" else 60))
 
 

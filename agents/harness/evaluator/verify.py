@@ -16,8 +16,6 @@ from agents.harness.sandbox.workspace import Workspace, read_log, read_untrusted
 from agents.harness.taskformat.local import verifier_image
 from agents.harness.worksite import Worksite
 
-_START_TIMEOUT_S = 60.0
-
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -114,14 +112,7 @@ def _verifier_spec(
 
 
 def _run(server: SandboxServer, spec: SandboxSpec, deadline: float) -> Exit | None:
-    """The end of one command, or None when its time was up; then everything of it is dead."""
-    sandbox = server.start(spec)
-    sandbox.wait_started(_START_TIMEOUT_S)
-    end = sandbox.wait(max(0.0, deadline - time.monotonic()))
-    if end is None:
-        server.stop(sandbox)
-        sandbox.wait(None)
-    return end
+    return server.run(spec, deadline - time.monotonic())
 
 
 def _missing(root: Path, workdir: str) -> bool:

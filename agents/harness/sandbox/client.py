@@ -18,6 +18,8 @@ from agents.core.outcome import Reason
 from agents.harness.sandbox.base import Exit, ExitCause, SandboxError, SandboxSpec
 
 _MESSAGE_BYTES = 1 << 18
+_START_TIMEOUT_S = 60.0
+_END_TIMEOUT_S = 60.0
 _REPO = Path(__file__).resolve().parents[3]
 #: What the server may know of its surroundings. Everything else, secrets above all, stays outside.
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "GYRE_SANDBOX_UID", "LITELLM_LOCAL_MODEL_COST_MAP")
@@ -116,6 +118,23 @@ class SandboxServer:
                 return
             sandbox.stopped_by = sandbox.stopped_by or cause
             self._control.send(json.dumps({"op": "stop", "id": sandbox.number}).encode())
+
+    def end(self, sandbox: Sandbox, cause: ExitCause = "killed") -> Exit:
+        """Stop it and wait until everything in it is dead. Raises SandboxError when it was lost."""
+        self.stop(sandbox, cause)
+        end = sandbox.wait(_END_TIMEOUT_S)
+        if end is None:
+            raise SandboxError(Reason.SANDBOX_LOST, f"the sandbox did not end within {_END_TIMEOUT_S:g} s")
+        return end
+
+    def run(self, spec: SandboxSpec, timeout_s: float) -> Exit | None:
+        """Run one to its end; None when its time was up, and then everything of it is dead."""
+        sandbox = self.start(spec)
+        sandbox.wait_started(_START_TIMEOUT_S)
+        end = sandbox.wait(max(0.0, timeout_s))
+        if end is None:
+            self.end(sandbox)
+        return end
 
     def close(self) -> None:
         """End the server and every sandbox."""

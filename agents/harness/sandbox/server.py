@@ -20,6 +20,8 @@ import resource
 import selectors
 import signal
 import socket
+import traceback
+from collections.abc import Callable
 
 from agents.harness.sandbox import namespaces
 from agents.harness.sandbox.box import Box, Context
@@ -47,7 +49,7 @@ class Server:
         while self._running:
             for key, mask in selector.select(pause):
                 if _still_watched(selector, key):
-                    key.data(key.fileobj, mask)
+                    _guarded(key.data, key.fileobj, mask)
             pauses = [wait for box in self._boxes.values() if (wait := box.retry()) is not None]
             pause = min(pauses, default=None)
         for box in self._boxes.values():
@@ -82,6 +84,14 @@ def _still_watched(selector: selectors.BaseSelector, key: selectors.SelectorKey)
         return bool(selector.get_key(key.fileobj).data == key.data)
     except (KeyError, ValueError):
         return False
+
+
+def _guarded(handler: Callable[..., None], *arguments: object) -> None:
+    """A fault in one sandbox's affairs must not end all others; whoever waits for that one has a time limit."""
+    try:
+        handler(*arguments)
+    except Exception:
+        traceback.print_exc()
 
 
 def load(names: list[str]) -> dict[str, Program]:
