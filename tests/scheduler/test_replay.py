@@ -6,7 +6,8 @@ from django.core.management import CommandError, call_command
 from agents.models import Run
 from scheduler.core.decide import decide
 from scheduler.core.policies import policy_of
-from scheduler.enact import Recorder, enact
+from scheduler.decision_rows import Recorder
+from scheduler.enact import enact
 from scheduler.models import Cell, Decision
 from scheduler.observe import observe
 from tests.scheduler.standin import make_run
