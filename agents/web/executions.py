@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from django.db.models import F, Q, QuerySet
-from django.db.models.functions import Coalesce, Now
+from django.db.models import F, Q, QuerySet, Value
+from django.db.models.functions import Coalesce
 
 from agents.models import Assessment, Draw, Execution, Group, Run, Trajectory
 
@@ -89,12 +90,12 @@ def page(run: Run, filters: Filters, size: int = PAGE_SIZE) -> tuple[list[Execut
     return found[:size], found[size - 1].pk if more else None
 
 
-def longest(run: Run, count: int = 6) -> list[Execution]:
+def longest(run: Run, now: datetime, count: int = 6) -> list[Execution]:
     """Training executions that took longest; one that still runs counts up to now. Held time is not the agent's."""
     return list(
         Execution.objects.filter(run=run, launched_at__isnull=False, group__kind=Group.Kind.TRAINING)
         .select_related("group", "group__task")
-        .annotate(took=Coalesce(F("finished_at"), Now()) - F("launched_at"))
+        .annotate(took=Coalesce(F("finished_at"), Value(now)) - F("launched_at"))
         .only(*LIST_FIELDS)
         .order_by("-took")[:count]
     )

@@ -67,7 +67,7 @@ def _decisions(facts: RunFacts) -> dict[str, Any]:
 
 
 def _longest(facts: RunFacts) -> dict[str, Any]:
-    return {"longest": execution_queries.longest(facts.run), "run": facts.run}
+    return {"longest": execution_queries.longest(facts.run, facts.now), "run": facts.run}
 
 
 def _cells(facts: RunFacts) -> dict[str, Any]:
