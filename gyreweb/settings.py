@@ -174,7 +174,15 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 # Work is found by database lease, so a message may be lost or doubled; a long timeout only saves noise.
-CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 86_400, "unacked_restore_limit": 100}
+# A send to a broker that is away fails at once: whoever sends has other work, and the wake is sent again later.
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 86_400,
+    "unacked_restore_limit": 100,
+    "max_retries": 0,
+    "interval_start": 0,
+    "interval_step": 0,
+    "interval_max": 0,
+}
 CELERY_TASK_ROUTES = {
     "agents.tasks.run_execution": {"queue": "executions"},
     "agents.tasks.evaluate_execution": {"queue": "evaluation"},

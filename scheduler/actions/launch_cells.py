@@ -21,7 +21,7 @@ _LOCK_CLASS = 0x47594345  # one launch at a time per run
 
 
 def launch_cells(run_id: int) -> list[int]:
-    """Launch every cell of the run that has no live agent in its row's epoch. Returns their indices.
+    """Launch every cell of the run that is wanted and has no live agent in its row's epoch. Returns their indices.
 
     Raises the epoch before the launch, so whatever an older agent still does is refused. When the launcher does not
     answer, the reason is written to the cells and raised as LauncherError.
@@ -69,7 +69,8 @@ def _running(backend: object, run_id: int) -> dict[int, int]:
 def _raise_epochs(run_id: int, running: dict[int, int]) -> list[Launch]:
     with transaction.atomic():
         launches = []
-        for cell in Cell.objects.select_for_update().filter(run=run_id).order_by("index"):
+        wanted = Cell.objects.select_for_update().filter(run=run_id).exclude(desired_role=Cell.Role.STOPPED)
+        for cell in wanted.order_by("index"):
             if running.get(cell.index) == cell.epoch and cell.role not in (Cell.Role.LOST, Cell.Role.STOPPED):
                 continue
             Cell.objects.filter(pk=cell.pk).update(
