@@ -26,8 +26,12 @@ from agents.models import (
     Trajectory,
 )
 
-#: Columns that no page of the admin loads: tokens, gradients, bodies and secrets.
-HEAVY_FIELDS = frozenset({"tokens", "payload", "body", "digest", "key_hash", "engine_key", "manifest", "snapshot"})
+#: Columns that no page of the admin loads, beside all binary ones (tokens, gradients, bodies, hashes of secrets).
+SECRET_OR_LARGE = frozenset({"engine_key", "manifest", "snapshot"})
+
+
+def is_heavy(field: models.Field[Any, Any]) -> bool:
+    return isinstance(field, models.BinaryField) or field.name in SECRET_OR_LARGE
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
@@ -37,11 +41,11 @@ class ReadOnlyAdmin(admin.ModelAdmin):
     list_per_page = 50
 
     def get_queryset(self, request: HttpRequest) -> models.QuerySet[Any]:
-        heavy = [field.name for field in self.opts.concrete_fields if field.name in HEAVY_FIELDS]
+        heavy = [field.name for field in self.opts.concrete_fields if is_heavy(field)]
         return super().get_queryset(request).defer(*heavy)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return [field.name for field in self.opts.concrete_fields if field.name not in HEAVY_FIELDS]
+        return [field.name for field in self.opts.concrete_fields if not is_heavy(field)]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return self.get_fields(request, obj)
