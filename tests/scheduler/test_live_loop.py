@@ -1,15 +1,26 @@
 """The loop drives a run to its end through real rows: Postgres, leases, ledger, cell agents' SQL."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from random import Random
+from typing import Any
 
 import psycopg
 import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from channels.layers import get_channel_layer
+from django.contrib.auth.models import AbstractBaseUser
+from django.utils import timezone
 
+from agents import eventlog
 from agents.models import Execution, Group, Run, RunEvent
 from scheduler import wakes
-from scheduler.loop import Loop
+from scheduler.actions.release_dispatch import release_dispatch
+from scheduler.actions.release_override import release_override
+from scheduler.actions.set_override import set_override
+from scheduler.loop import MAX_FAILURES, Loop
 from scheduler.models import Burst, Cell, Decision, Evaluation, RoleChange
 from scheduler.replay import replay
 from tests.scheduler.standin import StandIn, make_run
@@ -205,8 +216,6 @@ def test_a_second_run_waits_for_the_machine(site: Callable[..., Site]) -> None:
 
 
 def test_void_groups_in_a_row_hold_dispatch_until_somebody_releases_it(site: Callable[..., Site]) -> None:
-    from scheduler.actions.release_dispatch import release_dispatch
-
     here = site(cells=2, eval_every_steps=0, max_void_groups=4)
     here.machine.unresolved_share = 1.0
     run = here.until(lambda run: run.dispatch_held, "the alarm holds dispatch")
@@ -232,3 +241,55 @@ def test_an_execution_whose_worker_died_starts_again_as_the_next_attempt(
     run = here.until(lambda run: run.state == State.FINISHED, "the run finishes")
     assert run.launched == run.dispatched
     assert RunEvent.objects.filter(run=run, kind="execution_retried").count() == 1
+
+
+def test_a_drained_cell_stops_and_starts_again_when_the_order_ends(
+    site: Callable[..., Site], django_user_model: type[AbstractBaseUser]
+) -> None:
+    here = site(cells=2, eval_every_steps=0)
+    here.until(lambda run: run.version == 1, "a first step")
+    user = django_user_model.objects.create(username="ada")
+    order = set_override(
+        here.run,
+        user=user,
+        kind="drain",
+        cell_index=1,
+        reason="new disk",
+        expires_at=timezone.now() + timedelta(hours=1),
+    )
+    here.until(lambda run: Cell.objects.get(run=run, index=1).role == "stopped", "the cell stops")
+    here.until(lambda run: run.version == 2, "the core goes on alone")
+    assert Cell.objects.get(run=here.run, index=1).role == "stopped"
+    release_override(order, user=user)
+    here.until(lambda run: Cell.objects.get(run=run, index=1).role == "rollout", "the cell is back")
+    here.until(lambda run: run.state == State.FINISHED, "the run finishes")
+
+
+def test_events_of_other_processes_ring_the_bell(site: Callable[..., Site], connection: psycopg.Connection) -> None:
+    here = site(cells=1, eval_every_steps=0)
+    here.until(lambda run: run.state == State.RUNNING, "the run is running")
+    seq = eventlog.append(connection, here.run.pk, "micro_step_claimed", {"batch": 1})
+
+    async def ring() -> dict[str, Any]:
+        layer = get_channel_layer()
+        channel = await layer.new_channel()
+        await layer.group_add(f"run.{here.run.pk}", channel)
+        await sync_to_async(here.loop.tick)()
+        heard = await asyncio.wait_for(layer.receive(channel), 20)
+        await layer.flush()
+        return heard
+
+    assert async_to_sync(ring)() == {"type": "run.event", "run": here.run.pk, "seq": seq}
+
+
+def test_a_tick_that_always_fails_pauses_the_run_with_the_error(site: Callable[..., Site]) -> None:
+    here = site(cells=1, eval_every_steps=0)
+    run = here.until(lambda run: run.state == State.RUNNING, "the run is running")
+    Run.objects.filter(pk=run.pk).update(policy_kind="magic")
+    for _ in range(MAX_FAILURES):
+        with pytest.raises(KeyError) as error:
+            here.loop.tick()
+        here.loop.failed(error.value)
+    run.refresh_from_db()
+    assert run.state == State.PAUSED
+    assert "policy_kind 'magic' is unknown" in run.state_reason
