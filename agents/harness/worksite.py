@@ -71,6 +71,7 @@ class Worksite:
         )
         launch = self.driver.launch(assignment)
         return SandboxSpec(
+            area=self.workspace.area,
             root=self.workspace.root,
             log=self.workspace.agent_log,
             command=launch.command,
@@ -87,6 +88,7 @@ class Worksite:
         """A command of the task's own in the agent's file tree, without a network."""
         env = {"PATH": PATH, "HOME": user.home, "LANG": "C.UTF-8", "TERM": "dumb", **self.image.env}
         return SandboxSpec(
+            area=self.workspace.area,
             root=self.workspace.root,
             log=log,
             command=command,

@@ -21,7 +21,9 @@ def main() -> None:
     home, *tasks = sys.argv[1:]
     server, found = SandboxServer(), {}
     for name in tasks:
-        site = Worksite.open(next(FIXTURES.glob(f"*/{name}")), "", DRIVERS["oracle"], Path(home), Path(home, name))
+        site = Worksite.open(
+            next(FIXTURES.glob(f"*/{name}")), "", DRIVERS["oracle"], Path(home), Path(home, "executions", name)
+        )
         site.prepare(server)
         end = server.start(site.harness_spec("", None)).wait(60)
         assert end is not None

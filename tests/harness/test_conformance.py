@@ -39,7 +39,7 @@ SHORT_S = 1.0
 
 def play(server: SandboxServer, home: Path, result: dict[str, Any]) -> Verdict:
     task = FIXTURES / result["set"] / result["task"]
-    site = Worksite.open(task, "", DRIVERS[result["agent"]], home, home / "attempt")
+    site = Worksite.open(task, "", DRIVERS[result["agent"]], home, home / "executions" / "attempt")
     site.prepare(server)
     server.run(site.harness_spec("", None), SHORT_S if result["task"] == "slowagent" else 60)
     return evaluate(server, site, Evaluation(timeout_s=SHORT_S if result["task"] == "slowtest" else 60))
@@ -73,5 +73,5 @@ def test_what_was_planted_in_tests_is_gone_when_the_verifier_starts(server: Sand
 
 def test_only_artifacts_reach_a_separate_verifier(server: SandboxServer, tmp_path: Path) -> None:
     play(server, tmp_path, {"set": "more", "task": "sep", "agent": "oracle"})
-    seen = (tmp_path / "attempt" / "verify" / "logs" / "seen.txt").read_text()
+    seen = (tmp_path / "executions" / "attempt" / "verify" / "logs" / "seen.txt").read_text()
     assert seen.split() == ["/app:", "out.txt", "/logs/artifacts:", "p"]

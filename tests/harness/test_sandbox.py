@@ -36,7 +36,7 @@ def workspace(tmp_path: Path) -> Workspace:
     """Below a directory of mode 0700."""
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
-    found = Workspace(home, home / "attempt")
+    found = Workspace(home, home / "executions" / "attempt")
     found.create(Image(), tmp_path, User(), "do it")
     return found
 
@@ -44,6 +44,7 @@ def workspace(tmp_path: Path) -> Workspace:
 def spec_of(workspace: Workspace, script: str, user: User | None = None, **options: object) -> SandboxSpec:
     who = user or User()
     spec = SandboxSpec(
+        area=workspace.area,
         root=workspace.root,
         log=workspace.agent_log,
         command=("/bin/bash", "-c", script),

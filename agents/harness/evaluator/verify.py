@@ -100,6 +100,7 @@ def _verifier_spec(
 ) -> SandboxSpec:
     env = {"PATH": PATH, "HOME": user.home, "LANG": "C.UTF-8", "TERM": "dumb", **image_env, **site.verifier_env}
     return SandboxSpec(
+        area=site.workspace.area,
         root=root,
         log=site.workspace.verifier_logs / "test-stdout.txt",
         command=("/tests/test.sh",),

@@ -58,11 +58,13 @@ class Bind:
 class SandboxSpec:
     """One sandbox and the one process tree that runs in it.
 
-    `root` is the writable file tree that becomes `/`; it outlives the sandbox. The tree is started either as
+    `root` is the writable file tree that becomes `/`; it outlives the sandbox. It and every writable bind lie below
+    `area`, a directory that many sandboxes share. The process tree is started either as
     `command` or, with `program`, as a call of a function that the sandbox server imported beforehand.
     Standard output and error go to `log`, a host file outside the sandbox's reach.
     """
 
+    area: Path
     root: Path
     log: Path
     command: tuple[str, ...] = ()
@@ -77,6 +79,7 @@ class SandboxSpec:
     def message(self) -> dict[str, Any]:
         """The JSON form that travels to the sandbox server."""
         return {
+            "area": str(self.area),
             "root": str(self.root),
             "log": str(self.log),
             "command": list(self.command),

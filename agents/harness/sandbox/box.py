@@ -58,7 +58,6 @@ class Box:
         self._outer_pidfd: int | None = None
         self._init_alive = False
         self._open: dict[int, Callable[[bytes], None]] = {}  # pipes watched by the selector
-        self._shown: list[str] = []
         self._channel: socket.socket | None = None
         self._forwarder: Forwarder | None = None
 
@@ -81,15 +80,16 @@ class Box:
 
     def _spawn(self) -> None:
         spec, stage = self._spec, self._context.stage
-        root = stage.show(spec["root"])
-        self._shown.append(root)
-        binds = []
-        for source, dest, writable in spec["binds"]:
-            shown = stage.show(source) if writable else stage.lasting(source)
-            if writable:
-                self._shown.append(shown)
-            binds.append((shown, dest, writable))
-        command = bubblewrap.arguments(spec, root, binds)
+        area = stage.show(spec["area"])
+
+        def shown(source: str) -> str:
+            return os.path.join(area, os.path.relpath(source, spec["area"]))
+
+        binds = [
+            (shown(source) if writable else stage.show(source), dest, writable)
+            for source, dest, writable in spec["binds"]
+        ]
+        command = bubblewrap.arguments(spec, shown(spec["root"]), binds)
         if self._entered:
             command += bubblewrap.HOLD
         else:
@@ -276,8 +276,6 @@ class Box:
                 os.close(kept)
         if self._forwarder:
             self._forwarder.close()
-        for shown in self._shown:
-            self._context.stage.hide(shown)
         if self._ready and not self._error:
             code = KILLED if self._code is None else self._code
             self._context.report({"op": "exited", "id": self._number, "code": code})

@@ -19,7 +19,7 @@ def problem(home: Path, timeout_s: float = 30.0) -> str | None:
             workspace = Workspace(Path(folder), Path(folder, "attempt"))
             workspace.create(Image(), Path(folder), User(), "")
             log = workspace.agent_log
-            spec = SandboxSpec(workspace.root, log, ("/bin/true",), binds=workspace.agent_binds(User()))
+            spec = SandboxSpec(workspace.area, workspace.root, log, ("/bin/true",), binds=workspace.agent_binds(User()))
             sandbox = server.start(spec)
             end = sandbox.wait(timeout_s)
             server.stop(sandbox)

@@ -18,7 +18,6 @@ ALL_NAMESPACES = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLO
 _MS_BIND = 0x1000
 _MS_REC = 0x4000
 _MS_PRIVATE = 0x4_0000
-_MNT_DETACH = 2
 _PR_SET_DUMPABLE = 4
 _PR_CAPBSET_DROP = 24
 _PR_SET_CHILD_SUBREAPER = 36
@@ -61,10 +60,6 @@ def mount_tmpfs(path: Path, options: str) -> None:
 
 def bind(source: Path, dest: Path) -> None:
     _check(_libc.mount(os.fsencode(source), os.fsencode(dest), None, _MS_BIND | _MS_REC, None), f"bind of {source}")
-
-
-def detach(path: Path) -> None:
-    _check(_libc.umount2(os.fsencode(path), _MNT_DETACH), f"unmount of {path}")
 
 
 def adopt_orphans() -> None:

@@ -2,13 +2,13 @@
 
 As root, bubblewrap runs as a user who may not pass through directories of mode 0700 (a home, a clone, `GYRE_HOME`).
 Their permissions are never changed: the sandbox server shows what is needed at an open place of its own mount table.
+That table stays short, whatever number of sandboxes stands: each new one copies it and reads it many times.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import tempfile
+import os
 from pathlib import Path
 
 from agents.harness.sandbox import namespaces
@@ -20,41 +20,25 @@ class Direct:
     def show(self, source: str) -> str:
         return source
 
-    def lasting(self, source: str) -> str:
-        return source
-
-    def hide(self, shown: str) -> None:
-        pass
-
 
 class Staged:
-    """Root: sources are bound below a private tmpfs."""
+    """Root: sources are bound below a private tmpfs, at a place where only root can make directories."""
 
-    def __init__(self) -> None:
+    def __init__(self, base: Path = Path("/run/gyre-stage")) -> None:
         namespaces.private_mounts()
-        self._base = Path(tempfile.mkdtemp(prefix="gyre-stage-"))
-        namespaces.mount_tmpfs(self._base, "mode=0711,size=1m")
+        base.mkdir(mode=0o755, exist_ok=True)
+        namespaces.mount_tmpfs(base, "mode=0711,size=1m")
+        self._base = base
         self._numbers = itertools.count()
-        self._lasting: dict[str, str] = {}
+        self._shown: dict[tuple[str, int, int], str] = {}
 
     def show(self, source: str) -> str:
-        """Bind for one sandbox; `hide` it afterwards."""
-        place = self._base / str(next(self._numbers))
-        if Path(source).is_dir():
+        """Where the directory is seen. Raises OSError when there is none."""
+        status = os.stat(source)
+        key = (source, status.st_dev, status.st_ino)  # a directory made anew is another one
+        if key not in self._shown:
+            place = self._base / str(next(self._numbers))
             place.mkdir()
-        else:
-            place.touch()
-        namespaces.bind(Path(source), place)
-        return str(place)
-
-    def lasting(self, source: str) -> str:
-        """Bind once and keep: system parts that every sandbox sees."""
-        if source not in self._lasting:
-            self._lasting[source] = self.show(source)
-        return self._lasting[source]
-
-    def hide(self, shown: str) -> None:
-        place = Path(shown)
-        namespaces.detach(place)
-        with contextlib.suppress(FileNotFoundError):
-            place.rmdir() if place.is_dir() else place.unlink()
+            namespaces.bind(Path(source), place)
+            self._shown[key] = str(place)
+        return self._shown[key]

@@ -29,10 +29,14 @@ _FOLDERS = ("tmp", "var/tmp", "run/gyre", "root", "opt", "srv", "mnt", "home", "
 
 @dataclass(frozen=True)
 class Workspace:
-    """`home` is GYRE_HOME; `path` belongs to one attempt of one execution."""
+    """`home` is GYRE_HOME; `path` belongs to one attempt of one execution, its parent holds nothing but such paths."""
 
     home: Path
     path: Path
+
+    @property
+    def area(self) -> Path:
+        return self.path.parent
 
     @property
     def root(self) -> Path:
@@ -53,10 +57,12 @@ class Workspace:
     def create(self, image: Image, context: Path, user: User, instruction: str) -> None:
         """Make the file tree that stands in for the image, with the task's files in it. Replaces an older one."""
         self.remove()
-        self.path.mkdir(parents=True, mode=0o700)
+        self.path.mkdir(parents=True)
+        for place in (self.area, self.path):
+            _let_through(place)
         build_root(self.root, image, context, user)
         self._put(self.root / INSTRUCTION.lstrip("/"), instruction)
-        for name in ("tests", *(f"logs/{folder}" for folder in skeleton.LOG_FOLDERS)):
+        for name in ("logs", "tests", *(f"logs/{folder}" for folder in skeleton.LOG_FOLDERS)):
             self._folder(self.path / name)
 
     def upload_solution(self, folder: Path) -> None:
@@ -65,6 +71,7 @@ class Workspace:
     def upload_tests(self, folder: Path) -> None:
         """A fresh `/tests` and `/logs/verifier`: what the agent left in either is not seen again."""
         shutil.rmtree(self.path / "verify", ignore_errors=True)
+        self._folder(self.path / "verify")
         self._folder(self.verifier_logs)
         self._upload(folder, self.path / "verify" / "tests")
 
@@ -130,6 +137,14 @@ class Workspace:
             place = dest / file.relative_to(folder)
             _copy_file(file, place, _executable_if_script)
         hand_over_tree(dest)
+
+
+def _let_through(place: Path) -> None:
+    """Where sandboxes are another user: it may pass, and nobody else may."""
+    uid = sandbox_uid()
+    if uid is not None:
+        os.chown(place, 0, uid)
+    place.chmod(0o700 if uid is None else 0o710)
 
 
 def build_root(root: Path, image: Image, context: Path, user: User) -> None:
