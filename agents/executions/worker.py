@@ -18,7 +18,7 @@ from agents.harness.sandbox.watch import Watch
 
 
 class Worker:
-    """`programs`: whether executions are run here, not only evaluated."""
+    """`home` is GYRE_HOME. Sandbox servers start when they are first needed."""
 
     def __init__(self, home: Path, proxy_socket: Path) -> None:
         self.home, self.proxy_socket = home, proxy_socket

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -35,16 +34,14 @@ def test_a_flat_directory_is_for_training(tmp_path: Path) -> None:
 
 
 def test_changed_content_is_another_set_and_moved_content_the_same(tmp_path: Path) -> None:
-    folder = write_task(tmp_path / "a" / "tasks")
-    first = import_task_set(str(folder))
-    shutil.move(folder, tmp_path / "b")
-    moved = tmp_path / "b" / "tasks" if (tmp_path / "b" / "tasks").exists() else tmp_path / "b"
-    renamed = moved.rename(tmp_path / "tasks")
-    second = import_task_set(str(renamed))
+    (tmp_path / "b").mkdir()
+    first = import_task_set(str(write_task(tmp_path / "a" / "tasks")))
+    moved = (tmp_path / "a" / "tasks").rename(tmp_path / "b" / "tasks")
+    second = import_task_set(str(moved))
     assert second.pk == first.pk
-    assert second.tasks.get().path == str(tmp_path / "tasks" / "one")
-    (tmp_path / "tasks" / "one" / "instruction.md").write_text("Something else.")
-    assert import_task_set(str(renamed)).pk != first.pk
+    assert second.tasks.get().path == str(moved / "one")
+    (moved / "one" / "instruction.md").write_text("Something else.")
+    assert import_task_set(str(moved)).pk != first.pk
 
 
 @pytest.mark.parametrize("name", ["", "nothing", "/nowhere"])

@@ -103,11 +103,3 @@ class Exit:
 
     code: int
     cause: ExitCause = "exited"
-
-
-@dataclass(frozen=True)
-class ProcessId:
-    """A process that can be recognised later: its number and the moment it started, in clock ticks since boot."""
-
-    pid: int
-    start: int

@@ -127,17 +127,15 @@ def _inside(path: str, folders: tuple[str, ...]) -> bool:
     return any(path == folder or path.startswith(folder + "/") for folder in folders)
 
 
-def resolve_env(
-    env: dict[str, str], refuse: _Refusals, path: tuple[str, ...], allowed: dict[str, str] | None = None
-) -> dict[str, str]:
-    """A whole value `${NAME}` or `${NAME:-default}` comes from `allowed`, never from Gyre's own environment."""
+def resolve_env(env: dict[str, str], refuse: _Refusals, path: tuple[str, ...]) -> dict[str, str]:
+    """A whole value `${NAME:-default}` is its default: no variable of the host is passed on to tasks."""
     found = {}
     for key, value in env.items():
         match = _WHOLE_VARIABLE.fullmatch(value)
-        if match and match[1] in (allowed or {}):
-            found[key] = (allowed or {})[match[1]]
-        elif match and match[2] is None:
-            raise refuse((*path, key), f"{value} is not set: the run allows no such variable and there is no default")
+        if match and match[2] is None:
+            raise refuse(
+                (*path, key), f"{value} is not set: no variable of the host is passed on, and it has no default"
+            )
         else:
             found[key] = match[2] if match else value
     return found
