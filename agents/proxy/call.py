@@ -75,6 +75,8 @@ class LiveCall:
     held_s: float = 0.0
     first_token_s: float | None = None
     cell_index: int | None = None
+    #: How often it went on at an engine after another one had sampled a part of it.
+    num_moves: int = 0
     _readers: list[asyncio.Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -135,6 +137,7 @@ class LiveCall:
         while True:
             cell = await self._cell()
             before, reader = len(sampled.ids), ChunkReader(sampled)
+            self.num_moves += before > 0
             try:
                 await self._stream_from(cell, reader)
             except EngineFailed as failure:
@@ -295,7 +298,8 @@ class LiveCall:
             false_fork=prepared.false_fork,
             malformed=self.parser.reply.malformed,
             finish_reason=end.reason if end is not None else "",
-            sampling=self._sampling_params(self.max_new_tokens) | {"asked": request.sampling.asked},
+            sampling=self._sampling_params(self.max_new_tokens)
+            | {"asked": request.sampling.asked, "num_moves": self.num_moves},
             versions=sampled.versions,
             request_hash=self.request_hash,
             raw_request=self.raw_request,

@@ -85,6 +85,7 @@ def test_a_call_moves_to_another_engine_with_the_tokens_that_it_has(stage: Backs
     assert second.requests[0]["input_ids"] == first.requests[0]["input_ids"] + ids[:4]
     assert second.requests[0]["sampling_params"]["max_new_tokens"] == 56 - 4
     assert call.versions == [[3, 0, 4], [4, 4, len(ids)]]
+    assert call.sampling["num_moves"] == 1
     start = call.input_tokens
     assert delta(call).output_logprobs.tolist() == pytest.approx([logprob_of(t, start + n) for n, t in enumerate(ids)])
 
