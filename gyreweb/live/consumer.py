@@ -21,6 +21,7 @@ COALESCE_S = 0.25
 BEAT_S = 5.0
 #: An update that took t seconds to make is followed by at least this many times t of rest.
 REST_FACTOR = 6
+MAX_REST_S = 3.0
 NOT_FOUND = 4404
 
 
@@ -82,7 +83,7 @@ class RunConsumer(AsyncJsonWebsocketConsumer):
             started = time.monotonic()
             if not await self._look():
                 return
-            await asyncio.sleep(REST_FACTOR * (time.monotonic() - started))
+            await asyncio.sleep(min(MAX_REST_S, REST_FACTOR * (time.monotonic() - started)))
 
     async def _look(self) -> bool:
         looked_at = updates.now()

@@ -1,0 +1,117 @@
+"""A real web process and Debian's Chromium, over the test database."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from agents.models import Run
+from gyreweb.env import REPO_ROOT
+from tests.support.demo_run import Shape, demo_run
+
+CHROMIUM = "/usr/bin/chromium"
+ARGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--no-first-run",
+]  # fmt: skip
+SMALL = Shape(groups_per_batch=3, executions_per_group=4, bursts=2, cells=2, concurrency=16)
+START_S = 60
+expect.set_options(timeout=30_000)  # a busy machine is slow, not wrong
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+        # Playwright keeps an event loop in this thread; Django then takes plain calls for async ones.
+        os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+        yield browser
+        del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+        browser.close()
+
+
+@pytest.fixture
+def run(database_url: str) -> Run:
+    return demo_run(shape=SMALL)
+
+
+@pytest.fixture
+def site(database_url: str) -> Iterator[str]:
+    """Address of a web process that serves the test database."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [
+        sys.executable,
+        "-m",
+        "uvicorn",
+        "gyreweb.asgi:application",
+        "--port",
+        str(port),
+        "--log-level",
+        "warning",
+    ]
+    server = subprocess.Popen(command, cwd=REPO_ROOT, env=os.environ | {"GYRE_HTTPS": "0"})
+    address = f"http://127.0.0.1:{port}"
+    try:
+        _wait_for(address, server)
+        yield address
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def _wait_for(address: str, server: subprocess.Popen[bytes]) -> None:
+    for _ in range(START_S * 5):
+        try:
+            urllib.request.urlopen(f"{address}/login/", timeout=5).close()
+            return
+        except (urllib.error.URLError, OSError):
+            assert server.poll() is None, "the web process ended at once"
+            time.sleep(0.2)
+    raise AssertionError(f"the web process did not answer within {START_S} s")
+
+
+@pytest.fixture
+def page(chromium: Browser, site: str) -> Iterator[Page]:
+    """A signed-in tab. A console error, a page error or a refused policy fails the test."""
+    get_user_model().objects.create_superuser("root", "root@example.org", "secret")
+    context = chromium.new_context(viewport={"width": 1440, "height": 900}, base_url=site)
+    tab = context.new_page()
+    tab.set_default_timeout(30_000)
+    wrong: list[str] = []
+    tab.on("pageerror", lambda error: wrong.append(f"{error}"))
+    tab.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    sign_in(tab)
+    tab.wrong = wrong
+    yield tab
+    context.close()
+    assert [text for text in wrong if "422" not in text] == []
+
+
+def becomes_true(tab: Any, expression: str) -> None:
+    """Waits for a JavaScript expression; the page's policy forbids the browser to poll a string by itself."""
+    for _ in range(300):
+        if tab.evaluate(expression):
+            return
+        tab.wait_for_timeout(100)
+    raise AssertionError(f"{expression} did not become true")
+
+
+def sign_in(tab: Any) -> None:
+    tab.goto("/login/")
+    tab.fill("[name=username]", "root")
+    tab.fill("[name=password]", "secret")
+    tab.click("button:has-text('Sign in')")
+    tab.wait_for_url("**/")
