@@ -1,3 +1,5 @@
+"""The stage of a proxy test: a proxy, engines and rows."""
+
 from collections.abc import Iterator
 
 import pytest
