@@ -60,6 +60,10 @@ class Feed {
   }
 
   apply(message) {
+    keepPlace(() => this.change(message));
+  }
+
+  change(message) {
     for (const [name, markup] of Object.entries(message.fragments)) this.swap(`f-${name}`, markup);
     if (message.points) this.parts.water?.add(message.points);
     if (message.reward) this.parts.reward?.set(message.reward);
@@ -110,6 +114,16 @@ class Feed {
     this.text.textContent = (text ?? { live: "live", held: "paused", reconnecting: "reconnecting", connecting: "connecting" }[state]) + news;
     this.pill.setAttribute("aria-pressed", String(this.held !== null));
   }
+}
+
+/** What stands in the middle of the reader's window stays there, also when something grows above it. */
+function keepPlace(change) {
+  const middle = document.elementFromPoint(innerWidth / 2, innerHeight / 2)?.closest(".card, .kpis, header, main > *");
+  const before = middle?.getBoundingClientRect().top;
+  change();
+  if (!middle?.isConnected || scrollY === 0) return;
+  const moved = middle.getBoundingClientRect().top - before;
+  if (Math.abs(moved) >= 1) scrollBy({ top: moved, behavior: "instant" });
 }
 
 function join(old, fresh) {
