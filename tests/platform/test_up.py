@@ -75,6 +75,10 @@ def test_a_run_survives_kill_9_of_everything_and_once_ends_with_its_summary(home
         assert second.returncode == 1
         assert f"already runs in {home} (pid {first.pid}" in second.stdout
         assert ask("status").returncode == 0
+        database = Postgres(home).pid()
+        assert database is not None
+        os.kill(database, signal.SIGKILL)
+        read_until(first, "Postgres had died and was started again")
         for pid in (first.pid, *record.marked(mine), Postgres(home).pid(), Valkey(home).pid()):
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
