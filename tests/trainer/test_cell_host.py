@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -94,3 +95,32 @@ def test_a_missing_host_is_named(tmp_path: Path) -> None:
         launcher("local", tmp_path).running(1)
     with pytest.raises(LauncherError, match="known: local"):
         launcher("moon", tmp_path)
+
+
+def test_a_child_that_is_asked_to_end_again_and_again_leaves_the_host_and_its_siblings_alone(tmp_path: Path) -> None:
+    def stubborn(*_: object) -> int:
+        """Each SIGTERM raises, also while an earlier one is handled."""
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        while True:
+            try:
+                time.sleep(60)
+            except SystemExit:
+                time.sleep(0.05)
+                raise
+
+    def serve() -> int:
+        Host(tmp_path, stubborn, _sleep).serve()
+        return 0
+
+    host = processes.fork_child("host", tmp_path / "host.log", serve)
+    try:
+        _eventually(lambda: wire.socket_path(tmp_path).exists())
+        local = launcher("local", tmp_path)
+        local.launch([Launch(7, 0, 1), Launch(7, 1, 1)])
+        noisy, quiet = (agent["pid"] for agent in _agents(tmp_path))
+        while processes.alive(noisy):
+            os.kill(noisy, signal.SIGTERM)
+        _eventually(lambda: local.running(7) == {1: 1})
+        assert processes.alive(quiet)
+    finally:
+        processes.end_group(host, grace_s=20)

@@ -49,6 +49,7 @@ class Host:
         self.run_engine = run_engine
         self.agents: dict[int, Agent] = {}
         self.stopping = False
+        self._pid = os.getpid()
         self._listener: socket.socket | None = None
 
     # requests
@@ -59,8 +60,6 @@ class Host:
                 return self._launch(int(request["run_id"]), int(request["cell_index"]), int(request["epoch"]))
             case "engine":
                 return self._engine(int(request["owner_pid"]), [str(part) for part in request["arguments"]])
-            case "end_engine":
-                return self._end_engine(int(request["owner_pid"]), int(request["pid"]))
             case "stop":
                 return self._stop_run(int(request["run_id"]))
             case "list":
@@ -95,14 +94,6 @@ class Host:
         pid = self._fork(title, path, lambda: self.run_engine(arguments))
         agent.engines.append(pid)
         return {"pid": pid}
-
-    def _end_engine(self, owner_pid: int, pid: int) -> dict[str, Any]:
-        agent = self.agents.get(owner_pid)
-        if agent is None or pid not in agent.engines:
-            return {"error": f"engine {pid} does not belong to agent {owner_pid}"}
-        agent.engines.remove(pid)
-        processes.end_group(pid)
-        return {}
 
     def _stop_run(self, run_id: int) -> dict[str, Any]:
         stopped = [agent for agent in self.agents.values() if agent.run_id == run_id]
@@ -179,8 +170,9 @@ class Host:
                             woken_r.recv(4096)
                 self.reap()
         finally:
-            self.end_all()
-            path.unlink(missing_ok=True)
+            if os.getpid() == self._pid:
+                self.end_all()
+                path.unlink(missing_ok=True)
 
     def _on_stop(self, *_: object) -> None:
         self.stopping = True

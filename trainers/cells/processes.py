@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,30 +32,41 @@ def fork_child(title: str, log_path: Path, body: Callable[[], int]) -> int:
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)
         return pid
+    # Nothing may return from here into the parent's code: its cleanup would end the parent's other children.
     status = 1
     try:
-        die_with_parent(parent_pid)
-        with contextlib.suppress(OSError):
-            os.setpgid(0, 0)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+        _become_child(parent_pid, title, log_path)
+        status = _run(body)
+        for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        signal.set_wakeup_fd(-1)
-        log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        null = os.open(os.devnull, os.O_RDONLY)
-        for source, target in ((null, 0), (log, 1), (log, 2)):
-            os.dup2(source, target)
-        _name(title)
-        status = body()
-    except SystemExit as ended:
-        status = ended.code if isinstance(ended.code, int) else 1
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-    finally:
         sys.stdout.flush()
         sys.stderr.flush()
+    finally:
         os._exit(status)
+
+
+def _become_child(parent_pid: int, title: str, log_path: Path) -> None:
+    die_with_parent(parent_pid)
+    with contextlib.suppress(OSError):
+        os.setpgid(0, 0)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    null = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((null, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    _name(title)
+
+
+def _run(body: Callable[[], int]) -> int:
+    try:
+        return body()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
 
 
 def _name(title: str) -> None:

@@ -220,6 +220,12 @@ class CellAgent:
             )
 
 
+def _leave(*_: object) -> None:
+    """The first SIGTERM ends the agent in order; further ones would disturb that."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(0)
+
+
 def main(run_id: int, cell_index: int, epoch: int) -> int:
     """Body of the agent's process; returns its exit status."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True)
@@ -227,7 +233,7 @@ def main(run_id: int, cell_index: int, epoch: int) -> int:
     faulthandler.register(signal.SIGUSR1)
     cell = CellEpoch(run_id, cell_index, epoch)
     database_url = os.environ["DATABASE_URL"]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, _leave)
     with psycopg.connect(database_url, autocommit=True) as connection:
         beat = heartbeat.Heartbeat(database_url, cell)
         beat.start()
