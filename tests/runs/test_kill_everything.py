@@ -1,0 +1,105 @@
+"""kill -9 of every process in mid-run: the run goes on from its last step, and no recorded call is lost."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from gyreweb import embedded, env
+from gyreweb.embedded import ports
+from gyreweb.embedded.postgres import Postgres
+from gyreweb.embedded.valkey import Valkey
+from gyreweb.supervisor import record
+
+SERVERS = ("DATABASE_URL", "REDIS_URL", "GYRE_PG_PORT", "GYRE_VALKEY_PORT")
+SETTINGS = {"steps": 4, "groups_per_batch": 4, "executions_per_group": 6, "eval_every_steps": 0}
+LIMIT_S = 600
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for variable in SERVERS:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("GYRE_HOME", str(tmp_path))
+    monkeypatch.setenv("GYRE_WEB_PORT", str(ports.free_port()))
+    monkeypatch.setenv("GYRE_PROXY_PORT", str(ports.free_port()))
+    return tmp_path
+
+
+def manage(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "manage.py", *arguments], cwd=env.REPO_ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def up(home: Path, **variables: str) -> "subprocess.Popen[str]":
+    with (home / "up.log").open("a") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "gyreweb.supervisor", "up"],
+            cwd=env.REPO_ROOT, env=os.environ | variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+            text=True,
+        )  # fmt: skip
+
+
+def wait_until_mid_run(home: Path, database: str) -> None:
+    """After the first step, with executions of the next burst in their harness and calls on record for them."""
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        with psycopg.connect(database) as connection:
+            row = connection.execute(
+                """
+                SELECT r.version, r.state,
+                       (SELECT count(DISTINCT c.execution_id) FROM agents_call c JOIN agents_execution e
+                        ON e.id = c.execution_id WHERE e.run_id = r.id AND e.state = 'running')
+                FROM agents_run r
+                """
+            ).fetchone()
+        assert row is not None
+        version, state, num_in_flight = row
+        assert state in ("queued", "starting", "running"), state
+        if version >= 2 and num_in_flight >= 2:
+            return
+        time.sleep(0.05)
+    raise AssertionError((home / "up.log").read_text()[-3000:])
+
+
+def calls(database: str) -> set[tuple[int, int, int, int]]:
+    with psycopg.connect(database) as connection:
+        query = "SELECT execution_id, attempt, number, output_tokens FROM agents_call"
+        return set(connection.execute(query).fetchall())
+
+
+def test_a_run_killed_in_the_middle_goes_on_and_loses_no_recorded_call(home: Path) -> None:
+    manage("migrate", "-v0")
+    settings = (f"--set={name}={value}" for name, value in SETTINGS.items())
+    run_id = manage("launch", "--preset", "quickstart", "--seed", "5", *settings).strip()
+    with up(home) as first:
+        with embedded.servers(home) as urls:
+            wait_until_mid_run(home, urls.database)
+            before = calls(urls.database)
+        mine = record.read(home)
+        assert mine is not None
+        for pid in (first.pid, *record.marked(mine), Postgres(home).pid(), Valkey(home).pid()):
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+
+    with up(home, ONCE="1", SEED="5") as second:
+        output, _ = second.communicate(timeout=LIMIT_S)
+    assert second.returncode == 0, (home / "up.log").read_text()[-3000:]
+    summary = json.loads(output.splitlines()[-1])
+    assert (summary["run"], summary["steps"], summary["unresolved"]) == (int(run_id), 4, 0)
+    with embedded.servers(home) as urls:
+        assert before <= calls(urls.database)
+        with psycopg.connect(urls.database) as connection:
+            retried = connection.execute("SELECT count(*) FROM agents_execution WHERE attempt > 1").fetchone()
+    assert retried is not None
+    assert retried[0] >= 1
+    manage("verify_run", run_id)
