@@ -19,14 +19,19 @@ class Follower:
     def __init__(self, run: Run, console: Console) -> None:
         self.run = run
         self.ended = False
-        self._paused_since: float | None = None
+        self._waiting_since: float | None = None
         self._console = console
         self._next_look = 0.0
         self._shown_trouble = ""
 
-    def paused_s(self) -> float:
-        """Seconds for which the run has been seen paused without a break."""
-        return 0.0 if self._paused_since is None else time.monotonic() - self._paused_since
+    def waiting_s(self) -> float:
+        """Seconds for which the run has been seen waiting for a person without a break."""
+        return 0.0 if self._waiting_since is None else time.monotonic() - self._waiting_since
+
+    def _waits_for_a_person(self) -> bool:
+        """Paused, or dispatch is held and nothing is owed any more."""
+        held = self.run.dispatch_held and self.run.waterlevel == 0
+        return self.run.state == Run.State.PAUSED or (self.run.state == Run.State.RUNNING and held)
 
     def look(self) -> None:
         if time.monotonic() < self._next_look:
@@ -42,10 +47,10 @@ class Follower:
         self.run.refresh_from_db()
         self._show_trouble(progress.trouble(self.run))
         self._console.status(*progress.line(self.run))
-        if self.run.state != Run.State.PAUSED:
-            self._paused_since = None
-        elif self._paused_since is None:
-            self._paused_since = time.monotonic()
+        if not self._waits_for_a_person():
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = time.monotonic()
         if self.run.state not in Run.LIVE_STATES:
             self.ended = True
             reason = f": {self.run.state_reason}" if self.run.state_reason else ""

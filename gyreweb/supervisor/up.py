@@ -17,8 +17,8 @@ from gyreweb.supervisor.services import Ports, all_services, environment
 from gyreweb.supervisor.signals import Signals
 from gyreweb.supervisor.watch import TICK_S, Watch
 
-#: ONCE has nobody at hand to mend what paused a run.
-PAUSE_PATIENCE_S = 300.0
+#: ONCE has nobody at hand for a run that waits for a person.
+PATIENCE_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,9 @@ def _run(options: Options, watch: Watch, mine: record.Record, console: Console) 
     while not (options.once and follower.ended):
         watch.tick()
         follower.look()
-        if options.once and follower.paused_s() > PAUSE_PATIENCE_S:
-            raise CannotStart(f"run {follower.run.pk} stays paused: {follower.run.state_reason}. It can be resumed.")
+        if options.once and follower.waiting_s() > PATIENCE_S:
+            why = follower.run.state_reason or "dispatch is held; the alarms on its page say why"
+            raise CannotStart(f"run {follower.run.pk} waits for somebody: {why}. It can be resumed.")
         time.sleep(TICK_S)
     print(json.dumps(summarize(follower.run.pk).as_json()), flush=True)
     return 0 if follower.run.state == follower.run.State.FINISHED else 1
