@@ -9,7 +9,7 @@ from django.db import Error as DatabaseError
 from agents.actions.finish_execution import finish_execution
 from agents.core.outcome import Reason, Status, Verdict
 from agents.executions import leases
-from agents.executions.leases import Lease, brief_connection
+from agents.executions.leases import Lease
 from agents.executions.worker import Worker
 from agents.harness.drivers import DRIVERS
 from agents.harness.evaluator import Evaluation, evaluate
@@ -28,8 +28,7 @@ def evaluate_next(worker: Worker) -> bool:
         verdict, site = _judge(worker, lease)
         if hold.lost.is_set():
             return True
-        with brief_connection():
-            finish_execution(lease.execution_id, lease.attempt, verdict, lease.end)
+        leases.persistently(lambda: finish_execution(lease.execution_id, lease.attempt, verdict, lease.end))
         if site is not None:
             site.workspace.remove()
     return True

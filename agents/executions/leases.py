@@ -6,15 +6,17 @@ Rows are locked in the order execution, group, run.
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from django.db import close_old_connections, transaction
+from django.db import InterfaceError, OperationalError, close_old_connections, connection, transaction
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
@@ -24,6 +26,10 @@ from agents.core.outcome import HarnessEnd, Reason
 from agents.models import Execution, Group, Run
 
 LEASE_S = 30.0
+_OUTLAST_S = 60.0
+_RETRY_S = 0.5
+T = TypeVar("T")
+log = logging.getLogger(__name__)
 State = Execution.State
 
 
@@ -54,6 +60,21 @@ def brief_connection() -> Iterator[None]:
         yield
     finally:
         close_old_connections()
+
+
+def persistently(action: Callable[[], T]) -> T:
+    """Outlast a restart of the database. The action may be repeated after a commit of unknown outcome."""
+    deadline = time.monotonic() + _OUTLAST_S
+    while True:
+        try:
+            with brief_connection():
+                return action()
+        except (OperationalError, InterfaceError) as error:
+            connection.close()
+            if time.monotonic() > deadline:
+                raise
+            log.warning("database: %s; trying again", error)
+            time.sleep(_RETRY_S)
 
 
 def expiry() -> Any:
@@ -124,24 +145,26 @@ def _lease(execution: Execution, key: str = "") -> Lease:
 
 def harness_started(lease: Lease, sandbox: dict[str, Any]) -> bool:
     """False when the attempt is no longer the live one."""
-    with brief_connection():
-        return bool(lease.rows().update(harness_started_at=Now(), sandbox=sandbox))
+    return persistently(lambda: bool(lease.rows().update(harness_started_at=Now(), sandbox=sandbox)))
 
 
 def held_s(lease: Lease) -> float:
     """How long the proxy has held calls of this attempt for scheduling; not the agent's time."""
-    with brief_connection():
-        return float(lease.rows().values_list("held_s", flat=True).first() or 0.0)
+    return persistently(lambda: float(lease.rows().values_list("held_s", flat=True).first() or 0.0))
 
 
-def harness_ended(lease: Lease, end: HarnessEnd, log: str) -> bool:
-    """Hand the attempt to the evaluators: no lease, no key, the file tree stays."""
-    with brief_connection(), transaction.atomic():
+def harness_ended(lease: Lease, end: HarnessEnd, text: str) -> bool:
+    """Hand the attempt to the evaluators: no lease, no key, the file tree stays. False when it is not the live one."""
+    return persistently(lambda: _hand_over(lease, end, text))
+
+
+def _hand_over(lease: Lease, end: HarnessEnd, text: str) -> bool:
+    with transaction.atomic():
         row = lease.rows().select_for_update().first()
-        if row is None:
-            return False
+        if row is None or row.state == State.EVALUATING:
+            return row is not None
         row.state, row.lease_owner, row.lease_expires_at, row.key_hash = State.EVALUATING, "", None, None
-        row.harness_ended_at, row.harness_exit, row.harness_log = Now(), end.exit_code, log
+        row.harness_ended_at, row.harness_exit, row.harness_log = Now(), end.exit_code, text
         row.num_malformed_calls, row.hit_turn_limit = end.num_malformed_calls, end.hit_turn_limit
         row.timed_out = end.timeout is not None
         row.sandbox = {**row.sandbox, "timeout": end.timeout or ""}

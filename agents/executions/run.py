@@ -16,7 +16,7 @@ from agents.actions.finish_execution import finish_execution
 from agents.core.outcome import HarnessEnd, Reason, Status, Verdict
 from agents.executions import disk, leases
 from agents.executions.heartbeat import Hold
-from agents.executions.leases import Lease, brief_connection
+from agents.executions.leases import Lease
 from agents.executions.worker import Worker
 from agents.harness.drivers import DRIVERS
 from agents.harness.sandbox.base import SandboxError
@@ -44,16 +44,16 @@ def run_next(worker: Worker) -> bool:
         except DatabaseError:
             raise  # the lease expires and the execution starts again
         except SandboxError as error:
-            _unresolved(lease, hold, error.code, str(error))
+            _unresolved(worker, hold, error.code, str(error))
         except (BadTask, OSError) as error:
             if isinstance(error, OSError) and disk.is_full(error):
                 disk.pause_runs(disk.shortage(worker.home) or f"the disk is full: {error}")
                 leases.give_up_one(lease)
                 return False
-            _unresolved(lease, hold, Reason.SANDBOX_NEVER_HEALTHY, str(error))
+            _unresolved(worker, hold, Reason.SANDBOX_NEVER_HEALTHY, str(error))
         except Exception as error:
             log.exception("execution %s attempt %s failed", lease.execution_id, lease.attempt)
-            _unresolved(lease, hold, Reason.HARNESS_NEVER_HEALTHY, f"{type(error).__name__}: {error}")
+            _unresolved(worker, hold, Reason.HARNESS_NEVER_HEALTHY, f"{type(error).__name__}: {error}")
     return True
 
 
@@ -75,6 +75,13 @@ class _Attempt:
                 raise
             log.warning("execution %s: %s; one more try", lease.execution_id, error)
             sandbox = self._start(site)
+        try:
+            self._supervise(site, sandbox)
+        finally:
+            server.stop(sandbox)
+
+    def _supervise(self, site: Worksite, sandbox: Sandbox) -> None:
+        lease, server = self._lease, self._worker.harness_server
         known = {"boot": boot_id(), "pid": sandbox.pid, "start": start_ticks(sandbox.pid), "place": str(self._place)}
         if not leases.harness_started(lease, known):
             server.stop(sandbox)
@@ -82,7 +89,7 @@ class _Attempt:
         if self._hold.lost.is_set():
             site.workspace.remove()
             return
-        report = driver.report(site.workspace.agent_logs)
+        report = site.driver.report(site.workspace.agent_logs)
         end = HarnessEnd(code, timeout, report.num_malformed_calls, report.hit_turn_limit)
         if not leases.harness_ended(lease, end, read_log(sandbox.spec.log)):
             site.workspace.remove()
@@ -122,12 +129,13 @@ class _Attempt:
         return reason, self._worker.harness_server.end(sandbox).code
 
 
-def _unresolved(lease: Lease, hold: Hold, code: Reason, reason: str) -> None:
+def _unresolved(worker: Worker, hold: Hold, code: Reason, reason: str) -> None:
+    lease = hold.lease
+    shutil.rmtree(worker.place(lease.run_id, lease.execution_id, lease.attempt), ignore_errors=True)
     if hold.lost.is_set():
         return
-    verdict = Verdict(Status.UNRESOLVED, reason_code=code, reason=reason.replace("\0", "�")[:2000])
-    with brief_connection():
-        finish_execution(lease.execution_id, lease.attempt, verdict, HarnessEnd())
+    verdict = Verdict(Status.UNRESOLVED, reason_code=code, reason=reason.replace("\0", "\ufffd")[:2000])
+    leases.persistently(lambda: finish_execution(lease.execution_id, lease.attempt, verdict, HarnessEnd()))
 
 
 def _remove_older_attempts(place: Path, execution_id: int) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from django.db import connections
+from django.db import connection, connections
 from django.db.models.functions import Now
 
 from agents.actions.cancel_execution import cancel_execution
@@ -22,7 +22,7 @@ from agents.harness.worksite import Worksite
 from agents.models import Assessment, Execution, Run
 from tests.harness.conftest import SocketBackstage
 from tests.harness.rows import queue, write_task
-from tests.harness.test_sandbox import in_namespace, wait_for
+from tests.harness.watching import in_namespace, wait_for
 from tests.proxy.backstage import tool_text
 
 State = Execution.State
@@ -272,3 +272,21 @@ def test_a_disk_that_fills_up_on_the_way_costs_no_execution(
     assert execution.state == State.RUNNING
     assert Execution.objects.filter(lease_expires_at__lte=Now()).exists()
     assert Run.objects.get().state == Run.State.PAUSED
+
+
+def test_lost_database_connections_cost_no_execution(stage: SocketBackstage, worker: Worker, task_set: Path) -> None:
+    (execution,) = queue(stage, task_set)
+    slow = tool_text("bash", command="echo apple > a.txt; until [ -e go ]; do sleep 0.1; done")
+    stage.engine(execution.run, slow, "done")
+    with in_thread(worker):
+        wait_for(lambda: started(execution))
+        for _ in range(3):
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+        (place,) = (worker.home / "runs").rglob("root/app")
+        (place / "go").touch()
+    finished(worker, execution)
+    assert (execution.attempt, execution.outcome, execution.reward) == (1, "complete", 1.0)

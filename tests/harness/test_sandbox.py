@@ -7,7 +7,6 @@ import signal
 import socket
 import socketserver
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from agents.harness.sandbox.processes import kill_if_same, start_ticks
 from agents.harness.sandbox.watch import Watch
 from agents.harness.sandbox.workspace import Workspace, read_log, read_untrusted
 from agents.harness.taskformat.dockerfile import Image
+from tests.harness.watching import in_namespace, wait_for
 
 Run = Callable[..., tuple[Exit, str]]
 
@@ -324,25 +324,6 @@ def test_a_workspace_is_removed_whatever_was_done_to_it(run: Run, workspace: Wor
     workspace.remove()
     assert not workspace.path.exists()
     assert (tmp_path / "kept").exists()
-
-
-def in_namespace(inode: int) -> list[int]:
-    """Processes of a PID namespace, as the host sees them."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            if os.readlink(place / "ns" / "pid") == f"pid:[{inode}]":
-                found.append(int(place.name))
-        except OSError:
-            continue
-    return found
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
 
 
 def test_the_check_makes_a_real_sandbox(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from agents.models import Assessment, Execution
 from gyreweb.celery import app
 from tests.harness.conftest import SocketBackstage
 from tests.harness.rows import queue, write_task
-from tests.harness.test_sandbox import in_namespace, wait_for
+from tests.harness.watching import in_namespace, wait_for
 from tests.proxy.backstage import Loop, tool_text
 
 REPO = Path(__file__).parents[2]
