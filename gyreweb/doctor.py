@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from agents.harness.sandbox import check as sandbox_check
 from gyreweb import embedded, env
 from gyreweb.embedded import ports
 from gyreweb.embedded.postgres import in_user_namespace
@@ -20,10 +21,6 @@ GIB = 1024**3
 MIN_DISK_GIB = 5
 MIN_MEMORY_GIB = 6
 MIN_CORES = 2
-#: Everything a sandbox needs at once: its own mounts, pids, network and user.
-SANDBOX_PROBE = (
-    "bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true",
-)  # fmt: skip
 
 
 class Level(StrEnum):
@@ -98,9 +95,22 @@ def _namespaces() -> Iterator[Finding]:
         "`sysctl -w kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu), or run the container with "
         "`--security-opt seccomp=unconfined`"
     )
-    yield _runs("sandbox (bubblewrap)", SANDBOX_PROBE, remedy)
+    yield _sandbox(remedy)
     if prefix := in_user_namespace():
         yield _runs("user namespace (Postgres as root)", (*prefix, "true"), remedy)
+
+
+def _sandbox(remedy: str) -> Finding:
+    """Makes a real one, as executions do."""
+    home = env.home()
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        problem = sandbox_check.problem(home)
+    except OSError as error:
+        problem = str(error)
+    if problem:
+        return Finding("sandbox", Level.MISSING, problem, remedy)
+    return Finding("sandbox", Level.OK, "works")
 
 
 def _machine() -> Iterator[Finding]:

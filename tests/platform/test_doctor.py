@@ -15,7 +15,7 @@ ABSENT = system.SystemPackage("no-such-package", "nothing", lambda: False)
 
 def test_this_machine_passes_or_gets_a_remedy_for_every_fault(home: Path) -> None:
     findings = list(doctor.examine())
-    assert {"python", "sandbox (bubblewrap)", "Postgres and Valkey", "GYRE_HOME"} <= {f.subject for f in findings}
+    assert {"python", "sandbox", "Postgres and Valkey", "GYRE_HOME"} <= {f.subject for f in findings}
     assert [f for f in findings if f.level is doctor.Level.MISSING and not f.remedy] == []
 
 
