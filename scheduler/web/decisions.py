@@ -82,11 +82,13 @@ def sentences(decisions: list[Decision], cells: list[Cell]) -> list[Sentence]:
 
 
 def sentence(decision: Decision, names: dict[int, str]) -> Sentence:
-    """The stored reason reads "cell 1 stays in rollout: 1 x 64 < W 70": the headline, then its numbers."""
+    """The stored reason reads "cell 1 stays in rollout: 1 x 64 < W 70": the headline, then its numbers. A short one is all headline."""
     tone, tag = _tone(decision)
     text = _typeset(decision.reason)
     head, colon, why = text.partition(": ")
-    if not colon or len(head) > MAX_HEAD:
+    if not colon and len(text) <= MAX_HEAD:
+        why = ""
+    elif not colon or len(head) > MAX_HEAD:
         head, why = decision.kind.replace("_", " "), text
         if decision.cell_index is not None:
             head = f"{head}, {names.get(decision.cell_index, f'cell {decision.cell_index}')}"

@@ -12,6 +12,7 @@ class Feed {
     this.page = head.dataset.page;
     this.seq = Number(head.dataset.seq);
     this.parts = parts;
+    this.calm = "ended" in head.dataset ? "up to date" : "live";
     this.pill = head.querySelector("[data-live-pill]");
     this.text = head.querySelector("[data-live-text]");
     this.held = null; // updates that wait while the reader holds the page: {fragments, points, reward, news}
@@ -111,7 +112,7 @@ class Feed {
   show(state, text) {
     const news = this.news && (this.held || this.parts.showsNews) ? ` · ${this.news} new` : "";
     this.pill.dataset.state = state;
-    this.text.textContent = (text ?? { live: "live", held: "paused", reconnecting: "reconnecting", connecting: "connecting" }[state]) + news;
+    this.text.textContent = (text ?? { live: this.calm, held: "paused", reconnecting: "reconnecting", connecting: "connecting" }[state]) + news;
     this.pill.setAttribute("aria-pressed", String(this.held !== null));
   }
 }

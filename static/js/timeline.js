@@ -25,7 +25,7 @@ function draw(element, calls, width) {
   for (const x of scale.folds) root.append(svg("line", { class: "tl-gap", x1: x, x2: x, y1: 0, y2: height - 18 }), svg("text", { x, y: height - 6, "text-anchor": "middle" }, "⋯"));
   shown.forEach((name, row) => {
     const first = calls.find((call) => call[1] === name);
-    const label = [first[2], name].filter(Boolean).join(" ");
+    const label = name && !name.startsWith(first[2]) ? `${first[2]} ${name}` : name || first[2];
     root.append(svg("text", { x: left - 8, y: row * LANE + 12, "text-anchor": "end" }, label.length > 18 ? `${label.slice(0, 17)}…` : label));
   });
   for (const call of calls) {

@@ -10,7 +10,7 @@ from agents import config as run_config
 from agents.web import access
 from gyreweb.pages import fragments
 from gyreweb.pages.facts import RunFacts
-from gyreweb.pages.launch_form import SECTIONS
+from gyreweb.pages.launch_form import SECTIONS, as_text
 from gyreweb.pages.shell import page, show, viewer_of
 from scheduler.web import decisions as decision_queries
 from trainers.web import batches as batch_queries
@@ -95,8 +95,8 @@ def config(request: HttpRequest, run_id: int) -> HttpResponse:
             [
                 {
                     "name": name,
-                    "value": facts.config.get(name),
-                    "usual": usual.get(name),
+                    "value": as_text(facts.config.get(name)),
+                    "usual": as_text(usual.get(name)),
                     "changed": facts.config.get(name) != usual.get(name),
                     "help": fields[name].description or "",
                 }
