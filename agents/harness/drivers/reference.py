@@ -12,7 +12,7 @@ from agents.harness.sandbox.workspace import INSTRUCTION, read_untrusted
 class Reference:
     name = "reference"
     calls_model = True
-    programs = {"reference": "agents.harness.reference.program:main"}
+    programs = {"reference": "agents.harness.drivers.warm_reference:main"}
 
     def launch(self, assignment: Assignment) -> Launch:
         own = {
