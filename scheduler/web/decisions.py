@@ -82,7 +82,7 @@ def sentences(decisions: list[Decision], cells: list[Cell]) -> list[Sentence]:
 
 
 def sentence(decision: Decision, names: dict[int, str]) -> Sentence:
-    """The stored reason reads "cell 1 stays in rollout: 1 x 64 < W 70": the headline, then its numbers. A short one is all headline."""
+    """A reason reads "cell 1 stays in rollout: 1 x 64 < W 70": headline, then numbers. A short one is all headline."""
     tone, tag = _tone(decision)
     text = _typeset(decision.reason)
     head, colon, why = text.partition(": ")

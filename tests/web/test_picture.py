@@ -119,7 +119,7 @@ def test_live_points_hold_what_the_picture_lacks(run: Run) -> None:
          ("stays", "stays", "cell 1 stays in rollout", "1 × 64 < W 70")),
         ("dispatch_burst", False, "no burst yet: 3 groups are neither consumed nor void",
          ("stays", "not yet", "no burst yet", "3 groups are neither consumed nor void")),
-        ("seal_batch", True, "seals batch 3 with 8 of 8 groups", ("training", "seal", "seals batch 3 with 8 of 8 groups", "")),
+        ("seal_batch", True, "seals batch 3 with 8 groups", ("training", "seal", "seals batch 3 with 8 groups", "")),
         ("launch", True, "a " * 40 + "b", ("run", "launch", "launch", "a " * 40 + "b")),
     ],
 )  # fmt: skip
