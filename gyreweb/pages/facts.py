@@ -140,6 +140,9 @@ class RunFacts:
 
     def _state(self) -> list[Alarm]:
         run, words = self.run, {"failed": "The run failed", "paused": "The run is paused", "stopping": "Stopping"}
+        if run.state == "queued":
+            text = "the scheduler starts it when the runs before it have left the machine"
+            return [Alarm("run_queued", "note", "Queued", text, run.created_at)]
         if run.state not in words:
             return []
         tone = "bad" if run.state == "failed" else "warn"

@@ -27,8 +27,12 @@ function keep(element, make) {
 
 export function mountReward(element) {
   let data = json("reward-data");
-  if (!data || (!data.train.length && !data.heldout.length)) return null;
-  const draw = keep(element, (width) => rewardPlot(element, width, data));
+  const draw = keep(element, (width) => {
+    const known = data.train.length || data.heldout.length;
+    const note = document.getElementById("reward-empty");
+    if (note) note.hidden = Boolean(known);
+    return known ? rewardPlot(element, width, data) : null;
+  });
   return {
     set(fresh) {
       data = fresh;
