@@ -31,6 +31,9 @@ class Turn:
     fault_after: int = 0
 
 
+#: Prompts under one key that the scripted prefix cache remembers.
+PROMPTS_CACHED = 16
+
 Script = Callable[[list[int]], Turn | Sequence[int]]
 
 
@@ -199,7 +202,8 @@ class ScriptedEngine:
         """Tokens of the prompt that an earlier one under the same key began with; never its last token."""
         seen = self._prompts.setdefault(key, [])
         best = max((_shared(ids, other) for other in seen), default=0)
-        seen.append(ids)
+        if best < len(ids):
+            self._prompts[key] = [*seen[1 - PROMPTS_CACHED :], ids]
         return min(best, len(ids) - 1)
 
 
