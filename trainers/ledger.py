@@ -1,11 +1,11 @@
-"""The ledger of a batch, for the worker processes: claims, hand-ins, counts, the step (algorithms.md §11).
+"""The ledger of a batch, for the worker processes: claims, hand-ins, counts (algorithms.md §11).
 
 Plain psycopg, one connection per caller in autocommit mode; every function that writes is one transaction. Laws:
 
 * a micro-step is counted by exactly one hand-in, or by none;
 * a claim belongs to one cell's epoch and dies only with that epoch: other cells may take it once the cell is lost,
   stopped or launched again, and then the old claimant's hand-in is refused as a whole;
-* an older epoch can neither claim, offer, count nor commit.
+* an older epoch can neither claim, offer nor count.
 """
 
 import json
@@ -71,21 +71,6 @@ class Progress:
     num_uncounted: int
 
 
-@dataclass(frozen=True)
-class StepCommit:
-    """Everything that one optimizer step publishes at once."""
-
-    batch_id: int
-    version: int
-    checkpoint_path: str
-    checkpoint_sha256: str
-    checkpoint_bytes: int
-    cursor: dict[str, Any]
-    weights_sha256: str
-    manifest: dict[str, Any]
-    metrics: dict[str, Any]
-
-
 #: True where a claim (alias m) still belongs to a live epoch of its cell.
 _CLAIM_IS_LIVE = """EXISTS (
     SELECT 1 FROM scheduler_cell c
@@ -93,7 +78,7 @@ _CLAIM_IS_LIVE = """EXISTS (
 )"""
 
 
-def _hold_epoch(connection: Connection, cell: CellEpoch) -> None:
+def hold_epoch(connection: Connection, cell: CellEpoch) -> None:
     """Keep the cell's row as it is until the transaction ends. Raises Fenced."""
     row = connection.execute(
         "SELECT 1 FROM scheduler_cell WHERE run_id = %s AND index = %s AND epoch = %s AND role <> 'lost' FOR SHARE",
@@ -129,7 +114,7 @@ def progress(connection: Connection, run_id: int, batch_id: int) -> Progress:
 def claim(connection: Connection, cell: CellEpoch, batch: OpenBatch, limit: int) -> list[Claim]:
     """Claim up to `limit` micro-steps, lowest numbers first, among those nobody alive has claimed. Raises Fenced."""
     with connection.transaction():
-        _hold_epoch(connection, cell)
+        hold_epoch(connection, cell)
         rows = connection.execute(
             f"""
             UPDATE trainers_microstep t SET cell_index = %(cell_index)s, epoch = %(epoch)s, claimed_at = now()
@@ -177,7 +162,7 @@ def offer(
 ) -> None:
     """A satellite says that the sum of its `num` claimed micro-steps stands in its slot. Idempotent. Raises Fenced."""
     with connection.transaction():
-        _hold_epoch(connection, cell)
+        hold_epoch(connection, cell)
         connection.execute(
             """
             INSERT INTO trainers_handin
@@ -250,8 +235,8 @@ def count(connection: Connection, core: CellEpoch, batch: OpenBatch, offered: Of
     Raises Fenced when the offer is no longer open, or the satellite's claims are not exactly those it summed.
     """
     with connection.transaction():
-        _hold_epoch(connection, core)
-        _hold_epoch(connection, CellEpoch(core.run_id, offered.cell_index, offered.epoch))
+        hold_epoch(connection, core)
+        hold_epoch(connection, CellEpoch(core.run_id, offered.cell_index, offered.epoch))
         done = connection.execute(
             "UPDATE trainers_handin SET state = 'counted' WHERE id = %s AND state = 'offered'", (offered.id,)
         )
@@ -274,7 +259,7 @@ def count_own(
 ) -> None:
     """The core has added `claims` to its own sum: count them. Raises Fenced, after which its sum is not valid."""
     with connection.transaction():
-        _hold_epoch(connection, core)
+        hold_epoch(connection, core)
         row = connection.execute(
             """
             INSERT INTO trainers_handin
@@ -305,7 +290,7 @@ def reset_open_batch(connection: Connection, core: CellEpoch) -> int:
     Returns how many had been claimed or counted. Raises Fenced.
     """
     with connection.transaction():
-        _hold_epoch(connection, core)
+        hold_epoch(connection, core)
         batch = open_batch(connection, core.run_id)
         if batch is None:
             return 0
@@ -327,91 +312,3 @@ def batch_metrics(connection: Connection, batch_id: int) -> list[dict[str, Any]]
         "SELECT metrics FROM trainers_microstep WHERE batch_id = %s ORDER BY number", (batch_id,)
     ).fetchall()
     return [row[0] for row in rows]
-
-
-def publish_first(connection: Connection, core: CellEpoch, commit: StepCommit) -> None:
-    """Version 0: its checkpoint and weights, before any step. Raises Fenced."""
-    with connection.transaction():
-        _hold_epoch(connection, core)
-        _insert_checkpoint(connection, core.run_id, commit)
-        _upsert_weights(connection, core, commit)
-
-
-def republish(
-    connection: Connection, core: CellEpoch, version: int, weights_sha256: str, manifest: dict[str, Any]
-) -> None:
-    """A restarted core offers a version again: same weights, new address. Raises Fenced."""
-    with connection.transaction():
-        _hold_epoch(connection, core)
-        _upsert_weights_row(connection, core, version, weights_sha256, manifest)
-
-
-def commit_step(connection: Connection, core: CellEpoch, batch: OpenBatch, commit: StepCommit) -> None:
-    """The durable checkpoint becomes version v + 1, in one transaction with everything that follows from it.
-
-    Raises Fenced when the epoch is over, the batch is not sealed and fully counted, or the run is at another version.
-    """
-    with connection.transaction():
-        _hold_epoch(connection, core)
-        stepped = connection.execute(
-            """
-            UPDATE trainers_batch SET state = 'stepped', stepped_at = now(), metrics = metrics || %(metrics)s::jsonb
-            WHERE id = %(batch)s AND state = 'sealed' AND version = %(version)s - 1 AND NOT EXISTS (
-                SELECT 1 FROM trainers_microstep WHERE batch_id = %(batch)s AND hand_in_id IS NULL)
-            """,
-            {"batch": batch.id, "version": commit.version, "metrics": json.dumps(commit.metrics)},
-        )
-        raised = connection.execute(
-            "UPDATE agents_run SET version = %s WHERE id = %s AND version = %s",
-            (commit.version, core.run_id, commit.version - 1),
-        )
-        if stepped.rowcount != 1 or raised.rowcount != 1:
-            raise Fenced(f"batch {batch.number} cannot step to version {commit.version}")
-        _insert_checkpoint(connection, core.run_id, commit)
-        _upsert_weights(connection, core, commit)
-        connection.execute(
-            "UPDATE agents_group SET state = 'consumed' WHERE run_id = %s AND kind = 'training' "
-            "AND batch = %s AND state = 'admitted'",
-            (core.run_id, batch.number),
-        )
-        payload = {"batch": batch.number, "version": commit.version, **commit.metrics}
-        eventlog.append(connection, core.run_id, "step_committed", payload)
-        published = {"version": commit.version, "sha256": commit.weights_sha256}
-        eventlog.append(connection, core.run_id, "weights_published", published)
-
-
-def _insert_checkpoint(connection: Connection, run_id: int, commit: StepCommit) -> None:
-    connection.execute(
-        """
-        INSERT INTO trainers_checkpoint (run_id, version, path, sha256, num_bytes, cursor, created_at, deleted_at)
-        VALUES (%s, %s, %s, %s, %s, %s, now(), NULL)
-        ON CONFLICT (run_id, version) DO UPDATE SET path = EXCLUDED.path, sha256 = EXCLUDED.sha256,
-            num_bytes = EXCLUDED.num_bytes, cursor = EXCLUDED.cursor, created_at = now(), deleted_at = NULL
-        """,
-        (
-            run_id,
-            commit.version,
-            commit.checkpoint_path,
-            commit.checkpoint_sha256,
-            commit.checkpoint_bytes,
-            json.dumps(commit.cursor),
-        ),
-    )
-
-
-def _upsert_weights(connection: Connection, core: CellEpoch, commit: StepCommit) -> None:
-    _upsert_weights_row(connection, core, commit.version, commit.weights_sha256, commit.manifest)
-
-
-def _upsert_weights_row(
-    connection: Connection, core: CellEpoch, version: int, sha256: str, manifest: dict[str, Any]
-) -> None:
-    connection.execute(
-        """
-        INSERT INTO trainers_weightversion (run_id, version, sha256, cell_index, epoch, manifest, published_at)
-        VALUES (%s, %s, %s, %s, %s, %s, now())
-        ON CONFLICT (run_id, version) DO UPDATE SET sha256 = EXCLUDED.sha256, cell_index = EXCLUDED.cell_index,
-            epoch = EXCLUDED.epoch, manifest = EXCLUDED.manifest, published_at = now()
-        """,
-        (core.run_id, version, sha256, core.cell_index, core.epoch, json.dumps(manifest)),
-    )

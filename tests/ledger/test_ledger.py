@@ -12,9 +12,10 @@ import pytest
 from agents.config import preset
 from agents.models import Group, Project, Run, RunEvent, Task, TaskSet
 from scheduler.models import Cell
-from trainers import ledger
-from trainers.ledger import CellEpoch, StepCommit
+from trainers import ledger, publication
+from trainers.ledger import CellEpoch
 from trainers.models import Batch, Checkpoint, HandIn, MicroStep, WeightVersion
+from trainers.publication import StepCommit
 
 Connection = psycopg.Connection[Any]
 STEP = StepCommit(
@@ -156,7 +157,7 @@ def test_a_step_publishes_everything_at_once(run: Run, connection: Connection) -
     for _ in range(2):
         ledger.count_own(connection, who(run, 0), batch, uuid4(), ledger.claim(connection, who(run, 0), batch, 1))
     seal(batch)
-    ledger.commit_step(connection, who(run, 0), batch, STEP)
+    publication.commit_step(connection, who(run, 0), batch, STEP)
     run.refresh_from_db()
     assert run.version == 1
     assert Batch.objects.get(pk=batch.id).state == "stepped"
@@ -177,14 +178,14 @@ def test_a_step_that_is_not_due_publishes_nothing(run: Run, connection: Connecti
     seal(batch)
     claims = ledger.claim(connection, who(run, 0), batch, 1)
     with pytest.raises(ledger.Fenced):
-        ledger.commit_step(connection, who(run, 0), batch, STEP)
+        publication.commit_step(connection, who(run, 0), batch, STEP)
     ledger.count_own(connection, who(run, 0), batch, uuid4(), claims)
     for core, step in ((who(run, 0, epoch=2), STEP), (who(run, 0), replace(STEP, version=2))):
         with pytest.raises(ledger.Fenced):
-            ledger.commit_step(connection, core, batch, step)
+            publication.commit_step(connection, core, batch, step)
     Batch.objects.filter(pk=batch.id).update(state="open")
     with pytest.raises(ledger.Fenced):
-        ledger.commit_step(connection, who(run, 0), batch, STEP)
+        publication.commit_step(connection, who(run, 0), batch, STEP)
     run.refresh_from_db()
     assert run.version == 0
     assert not Checkpoint.objects.exists()

@@ -19,8 +19,8 @@ from agents.executions.leases import lease_next
 from agents.models import Execution, Project, Run, Task, TaskSet
 from scheduler.models import Cell
 from tests.processor.records import DONE, record_conversation
-from trainers import ledger
-from trainers.ledger import CellEpoch, StepCommit
+from trainers import ledger, publication
+from trainers.ledger import CellEpoch
 from trainers.worker import cell_row
 
 KINDS = ("append", "copy", "read", "write")
@@ -180,7 +180,7 @@ class StandIn:
             ledger.count(self.connection, self._who(core), batch, offered)
 
     def _step(self, who: CellEpoch, batch: ledger.OpenBatch) -> None:
-        commit = StepCommit(
+        commit = publication.StepCommit(
             batch_id=batch.id,
             version=batch.version + 1,
             checkpoint_path="/nowhere",
@@ -191,7 +191,7 @@ class StandIn:
             manifest={},
             metrics={"loss": 0.0},
         )
-        ledger.commit_step(self.connection, who, batch, commit)
+        publication.commit_step(self.connection, who, batch, commit)
 
     # Workers
 

@@ -9,10 +9,11 @@ from uuid import uuid4
 
 import numpy as np
 
-from trainers import ledger
+from trainers import ledger, publication
 from trainers.core.loss import LossMetrics
 from trainers.core.payload import Payload, decode_payload
-from trainers.ledger import Claim, Connection, OpenBatch, StepCommit
+from trainers.ledger import Claim, Connection, OpenBatch
+from trainers.publication import StepCommit
 from trainers.worker import cell_row, checkpoint
 from trainers.worker.settings import CellSettings
 from trainers.worker.trainer import Trainer
@@ -62,9 +63,9 @@ class Core:
             log.info("%s micro-steps of the open batch returned to the ledger", returned)
         self.sha256, manifest = self.publisher.snapshot(self.trainer.parameter_buffers())
         if row is None:
-            ledger.publish_first(self.connection, cell, self._commit(0, self.sha256, manifest, {}))
+            publication.publish_first(self.connection, cell, self._commit(0, self.sha256, manifest, {}))
         else:
-            ledger.republish(self.connection, cell, version, self.sha256, manifest)
+            publication.republish(self.connection, cell, version, self.sha256, manifest)
 
     # gradients
 
@@ -156,7 +157,7 @@ class Core:
             "step_s": round(time.monotonic() - started, 4),
         }
         commit = self._commit(version, sha256, manifest, metrics, batch)
-        ledger.commit_step(self.connection, self.settings.cell, batch, commit)
+        publication.commit_step(self.connection, self.settings.cell, batch, commit)
         self.version, self.sha256 = version, sha256
         log.info("version %s: %s", version, metrics)
         kept = self.settings.config.checkpoints_kept
