@@ -1,12 +1,15 @@
 """The web process: pages and REST over http, the live feed over WebSocket, under uvicorn."""
 
 import os
+import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gyreweb.settings")
+# Static files are small and read at once; that they come from a synchronous iterator is no news.
+warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
 
 pages = get_asgi_application()
 
