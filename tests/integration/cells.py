@@ -17,7 +17,7 @@ from scheduler.models import Cell, RoleChange
 from trainers.core.payload import Payload, encode_payload
 from trainers.models import Batch, HandIn, MicroStep
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 def wait_for(condition: Callable[[], Any], what: str | Callable[[], str]) -> Any:
