@@ -241,7 +241,6 @@ class LiveCall:
         while True:
             try:
                 if not await self.services.store.record(row):
-                    self.session.ended.set()
                     return False
                 break
             except (psycopg.OperationalError, psycopg.InterfaceError):

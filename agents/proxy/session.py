@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -75,7 +74,6 @@ class Session:
     next_number: int = 0
     sticky_cell: int | None = None
     held: HeldClock = field(default_factory=HeldClock)
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
     num_in_flight: int = 0
     used_at: float = 0.0
     _recent: OrderedDict[str, LiveCall] = field(default_factory=OrderedDict)

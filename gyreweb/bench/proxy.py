@@ -51,7 +51,7 @@ def run(num_streams: int = 256, seconds_per_reply: float = 6.0) -> Mapping[str, 
         streamed = [side.measure(num_streams, stream=True, tokens=NUM_TOKENS) for side in sides]
         shorter = [side.measure(num_streams, stream=True, tokens=NUM_TOKENS // 10) for side in sides]
         whole = [side.measure(num_streams, stream=False, tokens=NUM_TOKENS) for side in sides]
-        calm = [side.measure(min(64, num_streams), stream=True, tokens=NUM_TOKENS) for side in sides]
+        calm = [side.measure(min(64, num_streams), stream=True, tokens=NUM_TOKENS, spread_s=2.0) for side in sides]
     per_chunk = [(long.cpu_s - short.cpu_s) / (0.9 * NUM_TOKENS) for long, short in zip(streamed, shorter, strict=True)]
     latencies = [statistics.median(cost.latencies_s) for cost in calm]
     return {
@@ -71,9 +71,9 @@ class Side:
     urls: list[str]
     pid: int
 
-    def measure(self, num_streams: int, *, stream: bool, tokens: int) -> Cost:
+    def measure(self, num_streams: int, *, stream: bool, tokens: int, spread_s: float = 0.0) -> Cost:
         asyncio.run(_load(self.urls[:num_streams], self.pid, stream=stream, tokens=1))
-        cost = asyncio.run(_load(self.urls[:num_streams], self.pid, stream=stream, tokens=tokens))
+        cost = asyncio.run(_load(self.urls[:num_streams], self.pid, stream=stream, tokens=tokens, spread_s=spread_s))
         print(f"{self.name}: {num_streams} at once, {tokens} tokens, stream {stream}", file=sys.stderr)
         return cost
 
@@ -93,13 +93,14 @@ def _sides(stack: contextlib.ExitStack, num_streams: int, interval_s: float) -> 
     return Side("proxy", recording, proxy_pid), Side("pass-through", [bare_url] * len(keys), bare_pid)
 
 
-async def _load(urls: list[str], pid: int, *, stream: bool, tokens: int) -> Cost:
-    """One request for every url, all at once. Each opens a conversation of its own."""
+async def _load(urls: list[str], pid: int, *, stream: bool, tokens: int, spread_s: float = 0.0) -> Cost:
+    """One request for every url, their starts spread over `spread_s`. Each opens a conversation of its own."""
     latencies: list[float] = []
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session:
 
-        async def client(url: str) -> None:
+        async def client(number: int, url: str) -> None:
+            await asyncio.sleep(spread_s * number / len(urls))
             body = _request(stream, tokens)
             started = time.perf_counter()
             async with session.post(f"{url}/v1/chat/completions", data=body) as response:
@@ -110,7 +111,7 @@ async def _load(urls: list[str], pid: int, *, stream: bool, tokens: int) -> Cost
             latencies.append(time.perf_counter() - started)
 
         before = _cpu_s(pid)
-        await asyncio.gather(*(client(url) for url in urls))
+        await asyncio.gather(*(client(number, url) for number, url in enumerate(urls)))
         used = _cpu_s(pid) - before
     return Cost(used / len(latencies), latencies)
 
