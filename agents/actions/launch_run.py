@@ -1,5 +1,6 @@
 """Launch a run: settings and task set are checked first; nothing exists unless everything fits."""
 
+from pathlib import Path
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
@@ -11,6 +12,7 @@ from agents.actions.import_task_set import BadTaskSet, import_task_set
 from agents.models import Project, Run, Task, TaskSet
 
 DEFAULT_PROJECT = "default"
+POLICY_FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 
 
 def default_project() -> Project:
@@ -39,6 +41,7 @@ def launch_run(
     except BadTaskSet as error:
         raise run_config.BadConfig({"task_set": str(error)}) from error
     _check_tasks(task_set, config)
+    _check_policy(config)
     try:
         with transaction.atomic():
             run = Run.objects.create(
@@ -63,6 +66,17 @@ def launch_run(
 
 def _earlier(project: Project, key: str) -> Run | None:
     return Run.objects.filter(project=project, idempotency_key=key).first()
+
+
+def _check_policy(config: run_config.RunConfig) -> None:
+    """A folder of one's own must have what proxy, engine and trainer load."""
+    if not config.policy_path:
+        return
+    folder = Path(config.policy_path)
+    if not folder.is_dir():
+        raise run_config.BadConfig({"policy_path": f"{folder} is not a folder on this machine"})
+    if absent := [name for name in POLICY_FILES if not (folder / name).is_file()]:
+        raise run_config.BadConfig({"policy_path": f"{folder} lacks {', '.join(absent)}"})
 
 
 def _check_tasks(task_set: TaskSet, config: run_config.RunConfig) -> None:

@@ -1,0 +1,54 @@
+"""Launching: everything is checked before anything exists."""
+
+from pathlib import Path
+
+import pytest
+
+from agents.actions.launch_run import default_project, launch_run
+from agents.config import BadConfig
+from agents.models import Run, RunEvent
+from agents.proxy.rendering import BUNDLED_POLICY
+
+pytestmark = pytest.mark.django_db
+
+
+def launch(**settings: object) -> Run:
+    return launch_run(project=default_project(), user=None, preset="quickstart", settings=settings)
+
+
+def test_a_launched_run_is_queued_with_its_whole_configuration() -> None:
+    run = launch(steps=4)
+    assert (run.state, run.config["steps"], run.config["j_max"], run.seed) == ("queued", 4, 5, 1)
+    assert list(RunEvent.objects.filter(run=run).values_list("kind", flat=True)) == ["run_created"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "why"),
+    [
+        ({"steps": 0}, "steps", "greater than or equal to 1"),
+        ({"task_set": "nowhere"}, "task_set", "nowhere"),
+        ({"eval_tasks": 65}, "eval_tasks", "holds out 64"),
+        ({"policy_path": "/nowhere"}, "policy_path", "not a folder"),
+    ],
+)
+def test_a_run_that_cannot_work_is_refused_and_leaves_nothing(settings: dict, field: str, why: str) -> None:
+    with pytest.raises(BadConfig) as refused:
+        launch(**settings)
+    assert why in refused.value.problems[field]
+    assert not Run.objects.exists()
+
+
+def test_a_policy_folder_must_hold_all_that_is_loaded_from_it(tmp_path: Path) -> None:
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((Path(BUNDLED_POLICY) / name).read_bytes())
+    with pytest.raises(BadConfig, match=r"lacks model\.safetensors"):
+        launch(policy_path=str(tmp_path))
+    assert launch(policy_path=str(BUNDLED_POLICY)).state == "queued"
+
+
+def test_the_same_idempotency_key_gives_the_same_run() -> None:
+    first, second = (
+        launch_run(project=default_project(), user=None, preset="quickstart", idempotency_key="k") for _ in range(2)
+    )
+    assert first.pk == second.pk
+    assert Run.objects.count() == 1
