@@ -30,7 +30,7 @@ START_S = 60
 expect.set_options(timeout=30_000)  # a busy machine is slow, not wrong
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)

@@ -19,6 +19,7 @@ from agents.models import Group, Run
 from gyreweb.management.commands.verify_run import ALL
 from scheduler.models import Burst, Cell, Decision
 from scheduler.observe import observe
+from scheduler.rules import fingerprint
 from trainers.actions.admit_group import admit_group
 from trainers.actions.seal_batch import seal_batch
 from trainers.models import Batch, Checkpoint, HandIn, MicroStep, WeightVersion
@@ -193,7 +194,7 @@ def store_a_decision_that_nothing_makes(run: Run) -> None:
         accepted=True,
         reason_code="made_up",
         reason="nothing",
-        snapshot=observation.snapshot.to_json(),
+        snapshot=observation.snapshot.to_json() | {"rules": fingerprint()},
     )
 
 

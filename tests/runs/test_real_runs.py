@@ -16,6 +16,7 @@ def test_a_run_finishes_and_keeps_every_invariant(gyre: Gyre, name: str) -> None
     assert checked.returncode == 0, checked.stdout
     replayed = gyre.manage("replay_decisions", str(run_id))
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+    assert "not compared" not in replayed.stdout
 
 
 def test_no_execution_is_unresolved_and_no_call_is_a_false_fork(gyre: Gyre) -> None:
