@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from agents.config import preset
 from agents.models import Project, Run, TaskSet
+from trainers.core.checkpoint_layout import HF_FOLDER, WEIGHTS
 from trainers.models import Checkpoint
 from trainers.policy.folder import BUNDLED
 
@@ -30,9 +31,9 @@ def run() -> Run:
 
 def keep_checkpoint(run: Run, version: int, folder: Path) -> dict[str, torch.Tensor]:
     """A checkpoint whose weights are the bundled ones plus a little."""
-    folder.mkdir()
+    (folder / HF_FOLDER).mkdir(parents=True)
     weights = {name: tensor + 0.01 * version for name, tensor in load_file(BUNDLED / "model.safetensors").items()}
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
     Checkpoint.objects.create(run=run, version=version, path=str(folder), sha256="", num_bytes=1)
     return weights
 
@@ -66,7 +67,7 @@ def test_a_version_can_be_chosen_and_zero_is_the_first_policy(run: Run, tmp_path
 
 def test_a_version_that_is_gone_is_refused_with_those_that_are_there(run: Run, tmp_path: Path) -> None:
     keep_checkpoint(run, 3, tmp_path / "v3")
-    with pytest.raises(CommandError, match="no checkpoint of version 2; kept: 3"):
+    with pytest.raises(CommandError, match="no checkpoint of version 2; kept: 0, 3"):
         call_command("export_policy", str(run.pk), "--out", str(tmp_path / "out"), "--version", "2")
     assert not (tmp_path / "out").exists()
 

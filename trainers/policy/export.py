@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 from agents.models import Run
+from trainers.core.checkpoint_layout import WEIGHTS
 from trainers.models import Checkpoint
 from trainers.policy.folder import BUNDLED
 
-WEIGHTS = "model.safetensors"
 _WEIGHT_SUFFIXES = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack"}
 
 
@@ -26,8 +26,8 @@ def export_policy(run: Run, out: Path, version: int | None = None) -> int:
     kept = {c.version: Path(c.path) for c in Checkpoint.objects.filter(run=run, deleted_at__isnull=True)}
     chosen = max(kept, default=0) if version is None else version
     if chosen and chosen not in kept:
-        names = ", ".join(map(str, sorted(kept))) or "none"
-        raise NothingToExport(f"{run} keeps no checkpoint of version {chosen}; kept: {names}, and 0, its first weights")
+        names = ", ".join(map(str, sorted({0, *kept})))
+        raise NothingToExport(f"{run} keeps no checkpoint of version {chosen}; kept: {names} (0: its first weights)")
     out.mkdir(parents=True, exist_ok=True)
     for file in start.iterdir():
         if (
@@ -37,7 +37,7 @@ def export_policy(run: Run, out: Path, version: int | None = None) -> int:
         ):
             shutil.copyfile(file, out / file.name)
     if chosen:
-        shutil.copyfile(kept[chosen] / WEIGHTS, out / WEIGHTS)
+        shutil.copyfile(kept[chosen] / WEIGHTS, out / WEIGHTS.name)
     return chosen
 
 

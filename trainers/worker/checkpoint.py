@@ -20,8 +20,9 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from trainers.core.checkpoint_layout import WEIGHTS
+
 STATE = "state.json"
-WEIGHTS = "hf/model.safetensors"
 OPTIMIZER = "optimizer.pt"
 _NAME = re.compile(r"^v(\d+)$")
 
