@@ -109,7 +109,7 @@ UPDATE agents_execution SET state = 'queued', queued_at = now() WHERE id IN (
     WHERE e.run_id = %(run)s AND e.state = 'dispatched' AND g.kind = %(kind)s
         AND g.evaluation IS NOT DISTINCT FROM %(evaluation)s
         AND EXISTS (SELECT 1 FROM agents_run r WHERE r.id = %(run)s AND r.state = 'running')
-    ORDER BY g.number, e.index LIMIT %(count)s FOR UPDATE OF e SKIP LOCKED)
+    ORDER BY g.number, e.index LIMIT %(count)s FOR NO KEY UPDATE OF e SKIP LOCKED)
 """
 
 

@@ -123,7 +123,7 @@ def claim(connection: Connection, cell: CellEpoch, batch: OpenBatch, limit: int)
                 JOIN trainers_batch b ON b.id = m.batch_id AND b.state IN ('open', 'sealed')
                 WHERE m.batch_id = %(batch_id)s AND m.hand_in_id IS NULL
                   AND (m.cell_index IS NULL OR NOT {_CLAIM_IS_LIVE})
-                ORDER BY m.number LIMIT %(limit)s FOR UPDATE OF m SKIP LOCKED
+                ORDER BY m.number LIMIT %(limit)s FOR NO KEY UPDATE OF m SKIP LOCKED
             ) picked
             WHERE t.id = picked.id
             RETURNING t.id, t.number, t.payload

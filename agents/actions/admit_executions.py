@@ -72,7 +72,7 @@ def admit_executions(group_id: int, terms: Terms) -> Admitted:
     Draws, trajectories, exclusions and advantages are written in the caller's transaction. Advantages are what they are
     now: a later re-assessment or cancellation changes nothing.
     """
-    group = Group.objects.select_for_update(of=("self",)).select_related("run").get(pk=group_id)
+    group = Group.objects.select_for_update(of=("self",), no_key=True).select_related("run").get(pk=group_id)
     if group.state != Group.State.READY or group.kind != Group.Kind.TRAINING:
         raise Refused(
             f"group {group_id} is a {group.state} {group.kind} group; only a ready training group is admitted"

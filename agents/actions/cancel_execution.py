@@ -19,7 +19,7 @@ def cancel_execution(execution: Execution, *, user: AbstractBaseUser | None, rea
     A running one counts as finished, since it was launched; one that never launched lowers `dispatched`.
     """
     with transaction.atomic():
-        row = Execution.objects.select_for_update().select_related("group").filter(pk=execution.pk).first()
+        row = Execution.objects.select_for_update(no_key=True).select_related("group").filter(pk=execution.pk).first()
         if row is None:
             raise NotFound(f"execution {execution.pk} does not exist")
         if row.state in (State.FINISHED, State.CANCELLED):

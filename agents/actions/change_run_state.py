@@ -59,7 +59,7 @@ def _change(
 
 
 def _locked(run: Run) -> Run:
-    locked = Run.objects.select_for_update().filter(pk=run.pk).first()
+    locked = Run.objects.select_for_update(no_key=True).filter(pk=run.pk).first()
     if locked is None:
         raise NotFound(f"run {run.pk} does not exist")
     return locked

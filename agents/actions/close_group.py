@@ -45,7 +45,7 @@ def examine_group(group_id: int) -> Closing | None:
 
     The lock makes two executions that end at once see each other: the second to get it sees the first's row.
     """
-    group = Group.objects.select_for_update(of=("self",)).select_related("run").get(pk=group_id)
+    group = Group.objects.select_for_update(of=("self",), no_key=True).select_related("run").get(pk=group_id)
     if group.state != Group.State.DISPATCHED:
         return None
     rows = Execution.objects.filter(group=group).values_list("state", "outcome", "reward", "training_reward")

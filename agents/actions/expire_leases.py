@@ -17,7 +17,7 @@ def expire_leases(run_id: int, limit: int = 64) -> int:
     """
     with transaction.atomic():
         expired = list(
-            Execution.objects.select_for_update(skip_locked=True, of=("self",))
+            Execution.objects.select_for_update(skip_locked=True, of=("self",), no_key=True)
             .filter(run=run_id, state=State.RUNNING, lease_expires_at__lt=Now())
             .order_by("pk")[:limit]
         )

@@ -37,7 +37,7 @@ def finish_execution(execution_id: int, attempt: int, verdict: Verdict, end: Har
     """
     with transaction.atomic():
         execution = (
-            Execution.objects.select_for_update(of=("self",))
+            Execution.objects.select_for_update(of=("self",), no_key=True)
             .select_related("group", "run")
             .filter(pk=execution_id, attempt=attempt, state__in=LIVE)
             .first()

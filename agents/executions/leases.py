@@ -119,7 +119,9 @@ def lease_evaluation(owner: str) -> Lease | None:
 
 
 def _first(condition: Q, order: str) -> Execution | None:
-    rows = Execution.objects.select_for_update(skip_locked=True, of=("self",)).select_related("group__task", "run")
+    rows = Execution.objects.select_for_update(skip_locked=True, of=("self",), no_key=True).select_related(
+        "group__task", "run"
+    )
     return rows.filter(condition).order_by(order, "pk").first()
 
 
@@ -160,7 +162,7 @@ def harness_ended(lease: Lease, end: HarnessEnd, text: str) -> bool:
 
 def _hand_over(lease: Lease, end: HarnessEnd, text: str) -> bool:
     with transaction.atomic():
-        row = lease.rows().select_for_update().first()
+        row = lease.rows().select_for_update(no_key=True).first()
         if row is None or row.state == State.EVALUATING:
             return row is not None
         row.state, row.lease_owner, row.lease_expires_at, row.key_hash = State.EVALUATING, "", None, None

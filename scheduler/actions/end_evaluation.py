@@ -17,7 +17,7 @@ from scheduler.models import Cell, Evaluation
 def finish_evaluation(run: Run, number: int) -> bool:
     """Mean raw reward over the scored executions, also by kind of task; frees the cell. False: nothing to finish."""
     with transaction.atomic():
-        row = Evaluation.objects.select_for_update().filter(run=run, number=number, state="running").first()
+        row = Evaluation.objects.select_for_update(no_key=True).filter(run=run, number=number, state="running").first()
         if row is None or owed_executions(run.pk, number):
             return False
         rewards: dict[str, list[float]] = defaultdict(list)

@@ -69,7 +69,7 @@ def _running(backend: object, run_id: int) -> dict[int, int]:
 def _raise_epochs(run_id: int, running: dict[int, int]) -> list[Launch]:
     with transaction.atomic():
         launches = []
-        wanted = Cell.objects.select_for_update().filter(run=run_id).exclude(desired_role=Cell.Role.STOPPED)
+        wanted = Cell.objects.select_for_update(no_key=True).filter(run=run_id).exclude(desired_role=Cell.Role.STOPPED)
         for cell in wanted.order_by("index"):
             if running.get(cell.index) == cell.epoch and cell.role not in (Cell.Role.LOST, Cell.Role.STOPPED):
                 continue

@@ -12,7 +12,7 @@ from scheduler.core.dispatch import VOID_GROUPS
 def release_dispatch(run: Run, *, user: AbstractBaseUser | None, reason: str) -> Run:
     """Void groups are counted anew from here. Raises Refused when dispatch is not held."""
     with transaction.atomic():
-        locked = Run.objects.select_for_update().filter(pk=run.pk).first()
+        locked = Run.objects.select_for_update(no_key=True).filter(pk=run.pk).first()
         if locked is None:
             raise NotFound(f"run {run.pk} does not exist")
         if not locked.dispatch_held:

@@ -12,7 +12,7 @@ from scheduler.models import Override
 def release_override(override: Override, *, user: AbstractBaseUser | None, reason: str = "") -> Override:
     """Raises Refused when it is over already."""
     with transaction.atomic():
-        row = Override.objects.select_for_update().filter(pk=override.pk).first()
+        row = Override.objects.select_for_update(no_key=True).filter(pk=override.pk).first()
         if row is None:
             raise NotFound(f"override {override.pk} does not exist")
         if row.released_at is not None or row.expires_at <= timezone.now():

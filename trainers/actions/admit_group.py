@@ -17,7 +17,7 @@ def admit_group(batch_id: int, group_id: int, *, j_max: int | None = None, max_s
     `j_max`, `max_staleness`: bounds in force where they differ from the run's settings (an override's, the burst's).
     """
     with transaction.atomic():
-        batch = Batch.objects.select_for_update().get(pk=batch_id)
+        batch = Batch.objects.select_for_update(no_key=True).get(pk=batch_id)
         if batch.state != Batch.State.OPEN:
             raise Refused(f"batch {batch.number} is {batch.state}; groups are admitted to an open batch")
         config = facade.run(batch.run_id).config

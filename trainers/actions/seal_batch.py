@@ -11,7 +11,7 @@ from trainers.models import Batch, MicroStep
 def seal_batch(batch_id: int) -> Batch:
     """A batch with |E| = 0 is EMPTY: it takes no optimizer step. Raises Refused when the batch is not open."""
     with transaction.atomic():
-        batch = Batch.objects.select_for_update().get(pk=batch_id)
+        batch = Batch.objects.select_for_update(no_key=True).get(pk=batch_id)
         if batch.state != Batch.State.OPEN:
             raise Refused(f"batch {batch.number} is {batch.state}; only an open batch is sealed")
         batch.state = Batch.State.SEALED if batch.num_votes else Batch.State.EMPTY
