@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import django
+import hypothesis
 import psycopg
 import pytest
 from psycopg import sql
@@ -58,6 +59,9 @@ def _enter_environment() -> None:
 
 _enter_environment()
 django.setup()
+# Property tests measure no time: machines differ, and a slow one is no failure.
+hypothesis.settings.register_profile("gyre", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("gyre")
 
 
 @pytest.fixture(scope="session")

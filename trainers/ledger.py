@@ -17,6 +17,7 @@ from uuid import UUID
 import psycopg
 
 from agents import eventlog
+from trainers.transactions import in_one_transaction
 
 Connection = psycopg.Connection[Any]
 
@@ -111,35 +112,35 @@ def progress(connection: Connection, run_id: int, batch_id: int) -> Progress:
     return Progress(*row)
 
 
+@in_one_transaction
 def claim(connection: Connection, cell: CellEpoch, batch: OpenBatch, limit: int) -> list[Claim]:
     """Claim up to `limit` micro-steps, lowest numbers first, among those nobody alive has claimed. Raises Fenced."""
-    with connection.transaction():
-        hold_epoch(connection, cell)
-        rows = connection.execute(
-            f"""
-            UPDATE trainers_microstep t SET cell_index = %(cell_index)s, epoch = %(epoch)s, claimed_at = now()
-            FROM (
-                SELECT m.id FROM trainers_microstep m
-                JOIN trainers_batch b ON b.id = m.batch_id AND b.state IN ('open', 'sealed')
-                WHERE m.batch_id = %(batch_id)s AND m.hand_in_id IS NULL
-                  AND (m.cell_index IS NULL OR NOT {_CLAIM_IS_LIVE})
-                ORDER BY m.number LIMIT %(limit)s FOR NO KEY UPDATE OF m SKIP LOCKED
-            ) picked
-            WHERE t.id = picked.id
-            RETURNING t.id, t.number, t.payload
-            """,
-            {
-                "run_id": cell.run_id,
-                "cell_index": cell.cell_index,
-                "epoch": cell.epoch,
-                "batch_id": batch.id,
-                "limit": limit,
-            },
-        ).fetchall()
-        claims = sorted((Claim(row[0], row[1], bytes(row[2])) for row in rows), key=lambda c: c.number)
-        if claims:
-            numbers = {"batch": batch.number, "cell": cell.cell_index, "micro_steps": [c.number for c in claims]}
-            eventlog.append(connection, cell.run_id, "micro_step_claimed", numbers)
+    hold_epoch(connection, cell)
+    rows = connection.execute(
+        f"""
+        UPDATE trainers_microstep t SET cell_index = %(cell_index)s, epoch = %(epoch)s, claimed_at = now()
+        FROM (
+            SELECT m.id FROM trainers_microstep m
+            JOIN trainers_batch b ON b.id = m.batch_id AND b.state IN ('open', 'sealed')
+            WHERE m.batch_id = %(batch_id)s AND m.hand_in_id IS NULL
+              AND (m.cell_index IS NULL OR NOT {_CLAIM_IS_LIVE})
+            ORDER BY m.number LIMIT %(limit)s FOR NO KEY UPDATE OF m SKIP LOCKED
+        ) picked
+        WHERE t.id = picked.id
+        RETURNING t.id, t.number, t.payload
+        """,
+        {
+            "run_id": cell.run_id,
+            "cell_index": cell.cell_index,
+            "epoch": cell.epoch,
+            "batch_id": batch.id,
+            "limit": limit,
+        },
+    ).fetchall()
+    claims = sorted((Claim(row[0], row[1], bytes(row[2])) for row in rows), key=lambda c: c.number)
+    if claims:
+        numbers = {"batch": batch.number, "cell": cell.cell_index, "micro_steps": [c.number for c in claims]}
+        eventlog.append(connection, cell.run_id, "micro_step_claimed", numbers)
     return claims
 
 
@@ -157,20 +158,20 @@ def record_metrics(connection: Connection, micro_step_id: int, metrics: dict[str
     connection.execute("UPDATE trainers_microstep SET metrics = %s WHERE id = %s", (json.dumps(metrics), micro_step_id))
 
 
+@in_one_transaction
 def offer(
     connection: Connection, cell: CellEpoch, batch_id: int, hand_in_id: UUID, sha256: str, num: int, slot: int
 ) -> None:
     """A satellite says that the sum of its `num` claimed micro-steps stands in its slot. Idempotent. Raises Fenced."""
-    with connection.transaction():
-        hold_epoch(connection, cell)
-        connection.execute(
-            """
-            INSERT INTO trainers_handin
-                (batch_id, hand_in_id, cell_index, epoch, sha256, num_micro_steps, state, slot, error, created_at)
-            VALUES (%s, %s, %s, %s, %s, %s, 'offered', %s, '', now()) ON CONFLICT (hand_in_id) DO NOTHING
-            """,
-            (batch_id, hand_in_id, cell.cell_index, cell.epoch, sha256, num, slot),
-        )
+    hold_epoch(connection, cell)
+    connection.execute(
+        """
+        INSERT INTO trainers_handin
+            (batch_id, hand_in_id, cell_index, epoch, sha256, num_micro_steps, state, slot, error, created_at)
+        VALUES (%s, %s, %s, %s, %s, %s, 'offered', %s, '', now()) ON CONFLICT (hand_in_id) DO NOTHING
+        """,
+        (batch_id, hand_in_id, cell.cell_index, cell.epoch, sha256, num, slot),
+    )
 
 
 def report_failed_write(
@@ -229,54 +230,54 @@ def withdraw(connection: Connection, hand_in_id: UUID) -> bool:
     return done.rowcount == 1
 
 
+@in_one_transaction
 def count(connection: Connection, core: CellEpoch, batch: OpenBatch, offered: Offer) -> None:
     """The core has verified the sum and adds it when this returns: its micro-steps are counted, exactly once.
 
     Raises Fenced when the offer is no longer open, or the satellite's claims are not exactly those it summed.
     """
-    with connection.transaction():
-        hold_epoch(connection, core)
-        hold_epoch(connection, CellEpoch(core.run_id, offered.cell_index, offered.epoch))
-        done = connection.execute(
-            "UPDATE trainers_handin SET state = 'counted' WHERE id = %s AND state = 'offered'", (offered.id,)
+    hold_epoch(connection, core)
+    hold_epoch(connection, CellEpoch(core.run_id, offered.cell_index, offered.epoch))
+    done = connection.execute(
+        "UPDATE trainers_handin SET state = 'counted' WHERE id = %s AND state = 'offered'", (offered.id,)
+    )
+    if done.rowcount != 1:
+        raise Fenced(f"hand-in {offered.id} is no longer on offer")
+    counted = connection.execute(
+        "UPDATE trainers_microstep SET hand_in_id = %s, counted_at = now() "
+        "WHERE batch_id = %s AND cell_index = %s AND epoch = %s AND hand_in_id IS NULL",
+        (offered.id, batch.id, offered.cell_index, offered.epoch),
+    )
+    if counted.rowcount != offered.num_micro_steps:
+        raise Fenced(
+            f"cell {offered.cell_index} summed {offered.num_micro_steps} micro-steps but holds {counted.rowcount}"
         )
-        if done.rowcount != 1:
-            raise Fenced(f"hand-in {offered.id} is no longer on offer")
-        counted = connection.execute(
-            "UPDATE trainers_microstep SET hand_in_id = %s, counted_at = now() "
-            "WHERE batch_id = %s AND cell_index = %s AND epoch = %s AND hand_in_id IS NULL",
-            (offered.id, batch.id, offered.cell_index, offered.epoch),
-        )
-        if counted.rowcount != offered.num_micro_steps:
-            raise Fenced(
-                f"cell {offered.cell_index} summed {offered.num_micro_steps} micro-steps but holds {counted.rowcount}"
-            )
-        _handed_in(connection, core.run_id, batch, offered.cell_index, offered.num_micro_steps)
+    _handed_in(connection, core.run_id, batch, offered.cell_index, offered.num_micro_steps)
 
 
+@in_one_transaction
 def count_own(
     connection: Connection, core: CellEpoch, batch: OpenBatch, hand_in_id: UUID, claims: Sequence[Claim]
 ) -> None:
     """The core has added `claims` to its own sum: count them. Raises Fenced, after which its sum is not valid."""
-    with connection.transaction():
-        hold_epoch(connection, core)
-        row = connection.execute(
-            """
-            INSERT INTO trainers_handin
-                (batch_id, hand_in_id, cell_index, epoch, sha256, num_micro_steps, state, slot, error, created_at)
-            VALUES (%s, %s, %s, %s, '', %s, 'counted', 0, '', now()) RETURNING id
-            """,
-            (batch.id, hand_in_id, core.cell_index, core.epoch, len(claims)),
-        ).fetchone()
-        assert row is not None
-        counted = connection.execute(
-            "UPDATE trainers_microstep SET hand_in_id = %s, counted_at = now() "
-            "WHERE id = ANY(%s) AND cell_index = %s AND epoch = %s AND hand_in_id IS NULL",
-            (row[0], [c.id for c in claims], core.cell_index, core.epoch),
-        )
-        if counted.rowcount != len(claims):
-            raise Fenced("micro-steps that the core summed are no longer its own")
-        _handed_in(connection, core.run_id, batch, core.cell_index, len(claims))
+    hold_epoch(connection, core)
+    row = connection.execute(
+        """
+        INSERT INTO trainers_handin
+            (batch_id, hand_in_id, cell_index, epoch, sha256, num_micro_steps, state, slot, error, created_at)
+        VALUES (%s, %s, %s, %s, '', %s, 'counted', 0, '', now()) RETURNING id
+        """,
+        (batch.id, hand_in_id, core.cell_index, core.epoch, len(claims)),
+    ).fetchone()
+    assert row is not None
+    counted = connection.execute(
+        "UPDATE trainers_microstep SET hand_in_id = %s, counted_at = now() "
+        "WHERE id = ANY(%s) AND cell_index = %s AND epoch = %s AND hand_in_id IS NULL",
+        (row[0], [c.id for c in claims], core.cell_index, core.epoch),
+    )
+    if counted.rowcount != len(claims):
+        raise Fenced("micro-steps that the core summed are no longer its own")
+    _handed_in(connection, core.run_id, batch, core.cell_index, len(claims))
 
 
 def _handed_in(connection: Connection, run_id: int, batch: OpenBatch, cell_index: int, num: int) -> None:
@@ -284,26 +285,26 @@ def _handed_in(connection: Connection, run_id: int, batch: OpenBatch, cell_index
     eventlog.append(connection, run_id, "gradient_handed_in", payload)
 
 
+@in_one_transaction
 def reset_open_batch(connection: Connection, core: CellEpoch) -> int:
     """A core that starts from a checkpoint has no sums: all micro-steps of the open batch return to the ledger.
 
     Returns how many had been claimed or counted. Raises Fenced.
     """
-    with connection.transaction():
-        hold_epoch(connection, core)
-        batch = open_batch(connection, core.run_id)
-        if batch is None:
-            return 0
-        returned = connection.execute(
-            "UPDATE trainers_microstep SET cell_index = NULL, epoch = NULL, claimed_at = NULL, hand_in_id = NULL, "
-            "counted_at = NULL WHERE batch_id = %s AND cell_index IS NOT NULL",
-            (batch.id,),
-        )
-        connection.execute(
-            "UPDATE trainers_handin SET state = 'reset', error = 'the core started again' "
-            "WHERE batch_id = %s AND state IN ('offered', 'counted')",
-            (batch.id,),
-        )
+    hold_epoch(connection, core)
+    batch = open_batch(connection, core.run_id)
+    if batch is None:
+        return 0
+    returned = connection.execute(
+        "UPDATE trainers_microstep SET cell_index = NULL, epoch = NULL, claimed_at = NULL, hand_in_id = NULL, "
+        "counted_at = NULL WHERE batch_id = %s AND cell_index IS NOT NULL",
+        (batch.id,),
+    )
+    connection.execute(
+        "UPDATE trainers_handin SET state = 'reset', error = 'the core started again' "
+        "WHERE batch_id = %s AND state IN ('offered', 'counted')",
+        (batch.id,),
+    )
     return returned.rowcount
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from agents import eventlog
 from trainers.ledger import CellEpoch, Connection, Fenced, OpenBatch, hold_epoch
+from trainers.transactions import in_one_transaction
 
 
 @dataclass(frozen=True)
@@ -23,55 +24,55 @@ class StepCommit:
     metrics: dict[str, Any]
 
 
+@in_one_transaction
 def publish_first(connection: Connection, core: CellEpoch, commit: StepCommit) -> None:
     """Version 0: its checkpoint and weights, before any step. Raises Fenced."""
-    with connection.transaction():
-        hold_epoch(connection, core)
-        _insert_checkpoint(connection, core.run_id, commit)
-        _upsert_weights(connection, core, commit)
+    hold_epoch(connection, core)
+    _insert_checkpoint(connection, core.run_id, commit)
+    _upsert_weights(connection, core, commit)
 
 
+@in_one_transaction
 def republish(
     connection: Connection, core: CellEpoch, version: int, weights_sha256: str, manifest: dict[str, Any]
 ) -> None:
     """A restarted core offers a version again: same weights, new address. Raises Fenced."""
-    with connection.transaction():
-        hold_epoch(connection, core)
-        _upsert_weights_row(connection, core, version, weights_sha256, manifest)
+    hold_epoch(connection, core)
+    _upsert_weights_row(connection, core, version, weights_sha256, manifest)
 
 
+@in_one_transaction
 def commit_step(connection: Connection, core: CellEpoch, batch: OpenBatch, commit: StepCommit) -> None:
     """The durable checkpoint becomes version v + 1, in one transaction with everything that follows from it.
 
     Raises Fenced when the epoch is over, the batch is not sealed and fully counted, or the run is at another version.
     """
-    with connection.transaction():
-        hold_epoch(connection, core)
-        stepped = connection.execute(
-            """
-            UPDATE trainers_batch SET state = 'stepped', stepped_at = now(), metrics = metrics || %(metrics)s::jsonb
-            WHERE id = %(batch)s AND state = 'sealed' AND version = %(version)s - 1 AND NOT EXISTS (
-                SELECT 1 FROM trainers_microstep WHERE batch_id = %(batch)s AND hand_in_id IS NULL)
-            """,
-            {"batch": batch.id, "version": commit.version, "metrics": json.dumps(commit.metrics)},
-        )
-        raised = connection.execute(
-            "UPDATE agents_run SET version = %s WHERE id = %s AND version = %s",
-            (commit.version, core.run_id, commit.version - 1),
-        )
-        if stepped.rowcount != 1 or raised.rowcount != 1:
-            raise Fenced(f"batch {batch.number} cannot step to version {commit.version}")
-        _insert_checkpoint(connection, core.run_id, commit)
-        _upsert_weights(connection, core, commit)
-        connection.execute(
-            "UPDATE agents_group SET state = 'consumed' WHERE run_id = %s AND kind = 'training' "
-            "AND batch = %s AND state = 'admitted'",
-            (core.run_id, batch.number),
-        )
-        payload = {"batch": batch.number, "version": commit.version, **commit.metrics}
-        eventlog.append(connection, core.run_id, "step_committed", payload)
-        published = {"version": commit.version, "sha256": commit.weights_sha256}
-        eventlog.append(connection, core.run_id, "weights_published", published)
+    hold_epoch(connection, core)
+    stepped = connection.execute(
+        """
+        UPDATE trainers_batch SET state = 'stepped', stepped_at = now(), metrics = metrics || %(metrics)s::jsonb
+        WHERE id = %(batch)s AND state = 'sealed' AND version = %(version)s - 1 AND NOT EXISTS (
+            SELECT 1 FROM trainers_microstep WHERE batch_id = %(batch)s AND hand_in_id IS NULL)
+        """,
+        {"batch": batch.id, "version": commit.version, "metrics": json.dumps(commit.metrics)},
+    )
+    raised = connection.execute(
+        "UPDATE agents_run SET version = %s WHERE id = %s AND version = %s",
+        (commit.version, core.run_id, commit.version - 1),
+    )
+    if stepped.rowcount != 1 or raised.rowcount != 1:
+        raise Fenced(f"batch {batch.number} cannot step to version {commit.version}")
+    _insert_checkpoint(connection, core.run_id, commit)
+    _upsert_weights(connection, core, commit)
+    connection.execute(
+        "UPDATE agents_group SET state = 'consumed' WHERE run_id = %s AND kind = 'training' "
+        "AND batch = %s AND state = 'admitted'",
+        (core.run_id, batch.number),
+    )
+    payload = {"batch": batch.number, "version": commit.version, **commit.metrics}
+    eventlog.append(connection, core.run_id, "step_committed", payload)
+    published = {"version": commit.version, "sha256": commit.weights_sha256}
+    eventlog.append(connection, core.run_id, "weights_published", published)
 
 
 def _insert_checkpoint(connection: Connection, run_id: int, commit: StepCommit) -> None:

@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -118,8 +119,9 @@ def test_a_child_that_is_asked_to_end_again_and_again_leaves_the_host_and_its_si
         local = launcher("local", tmp_path)
         local.launch([Launch(7, 0, 1), Launch(7, 1, 1)])
         noisy, quiet = (agent["pid"] for agent in _agents(tmp_path))
-        while processes.alive(noisy):
-            os.kill(noisy, signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            while processes.alive(noisy):
+                os.kill(noisy, signal.SIGTERM)
         _eventually(lambda: local.running(7) == {1: 1})
         assert processes.alive(quiet)
     finally:
