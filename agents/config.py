@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 CONFIG_VERSION = 1
@@ -27,7 +28,10 @@ class BadConfig(ValueError):
 
 
 class RunConfig(BaseModel):
-    """Complete settings of one run, with the cluster defaults."""
+    """Complete settings of one run, with the cluster defaults.
+
+    A description says meaning and unit; the allowed range stands in the constraints (`allowed`) and is shown beside it.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -45,8 +49,8 @@ class RunConfig(BaseModel):
     training_cells: int = Field(0, ge=0, description="Fixed split of the async policies; 0: half of the cells.")
     concurrency_per_cell: int = Field(192, ge=1, description="c: executions a cell in rollout can hold.")
     max_calls_per_cell: int = Field(384, ge=1, description="Calls beyond it wait in the proxy.")
-    groups_per_batch: int = Field(18, ge=1, description="B")
-    executions_per_group: int = Field(16, ge=1, description="N")
+    groups_per_batch: int = Field(18, ge=1, description="B: groups that one optimizer step trains on.")
+    executions_per_group: int = Field(16, ge=1, description="N: executions of the same task in a group.")
     steps: int = Field(48, ge=1, description="Optimizer steps.")
     burst_batches: int = Field(4, ge=1, description="S: batches dispatched at once.")
     burst_lead: int = Field(
@@ -65,36 +69,85 @@ class RunConfig(BaseModel):
     policy_context_tokens: int = Field(
         0, ge=0, description="Longest prompt + reply the policy takes; 0: context_tokens."
     )
-    tokens_per_micro_step: int = Field(262_144, ge=16)
-    kv_on_update: Literal["recompute", "keep"] = "recompute"
-    packing: Literal["per_trajectory"] = "per_trajectory"
-    temperature: float = Field(1.0, gt=0)
+    tokens_per_micro_step: int = Field(
+        262_144, ge=16, description="Most tokens packed into one micro-step; at least context_tokens."
+    )
+    kv_on_update: Literal["recompute", "keep"] = Field(
+        "recompute",
+        description="Cached keys and values when weights change. They are recomputed; keep changes nothing yet.",
+    )
+    packing: Literal["per_trajectory"] = Field(
+        "per_trajectory", description="How micro-steps are filled: whole trajectories side by side."
+    )
+    temperature: float = Field(
+        1.0, gt=0, description="Sampling temperature of training executions; evaluation is greedy."
+    )
     top_p: Literal[1.0] = Field(1.0, description="The loss assumes 1.")
-    max_new_tokens: int = Field(32_768, ge=1, description="Per call.")
-    advantage: Literal["group_std", "mean_only", "leave_one_out"] = "group_std"
-    loss: Literal["ppo_clip", "ppo_clip_behaviour", "cispo", "gspo", "reinforce_is"] = "ppo_clip"
-    clip_low: float = Field(0.2, gt=0, lt=1)
-    clip_high: float = Field(0.28, gt=0)
-    tis_cap: float = Field(2.0, gt=0, description="Cap of the truncated importance weight.")
-    learning_rate: float = Field(1e-6, gt=0)
-    betas: tuple[float, float] = (0.9, 0.95)
-    grad_clip: float = Field(1.0, gt=0)
-    malformed_penalty: float = Field(0.0, ge=0, le=1)
+    max_new_tokens: int = Field(32_768, ge=1, description="Longest reply of one call, in tokens.")
+    advantage: Literal["group_std", "mean_only", "leave_one_out"] = Field(
+        "group_std",
+        description="group_std: (reward - mean) / standard deviation of its group; mean_only: reward - mean; "
+        "leave_one_out: reward - mean of the others.",
+    )
+    loss: Literal["ppo_clip", "ppo_clip_behaviour", "cispo", "gspo", "reinforce_is"] = Field(
+        "ppo_clip",
+        description="Policy-gradient loss. ppo_clip takes its ratio to the trainer's log-probabilities and weighs by "
+        "importance; ppo_clip_behaviour takes it to the sampler's; gspo has one ratio per call.",
+    )
+    clip_low: float = Field(
+        0.2, gt=0, lt=1, description="Ratios below 1 - clip_low are clipped; cispo and reinforce_is do not use it."
+    )
+    clip_high: float = Field(
+        0.28,
+        gt=0,
+        description="Ratios above 1 + clip_high are clipped, weights in cispo; reinforce_is does not use it.",
+    )
+    tis_cap: float = Field(2.0, gt=0, description="Cap of the importance weight of ppo_clip and reinforce_is.")
+    learning_rate: float = Field(1e-6, gt=0, description="Of Adam, constant over the run; no weight decay.")
+    betas: tuple[float, float] = Field(
+        (0.9, 0.95),
+        description="Adam's decay rates of the gradient's mean and of its square, each at least 0, below 1.",
+    )
+    grad_clip: float = Field(
+        1.0, gt=0, description="Largest norm of a step's gradient; a larger one is scaled down to it."
+    )
+    malformed_penalty: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of |reward| taken off for training when a call was malformed or the turn limit was hit.",
+    )
     shuffle_rewards: bool = Field(
         False, description="Control run: rewards permuted within each group before advantages."
     )
-    harness_timeout_s: float = Field(14_400, gt=0)
-    overall_timeout_s: float = Field(16_200, gt=0)
-    evaluation_timeout_s: float = Field(1_800, gt=0)
-    min_votes: int = Field(2, ge=1)
+    harness_timeout_s: float = Field(
+        14_400,
+        gt=0,
+        description="Time of the harness; time held by the proxy does not count. A task's own shorter limit wins.",
+    )
+    overall_timeout_s: float = Field(
+        16_200, gt=0, description="Time of preparation and harness together; time held by the proxy does not count."
+    )
+    evaluation_timeout_s: float = Field(
+        1_800, gt=0, description="Time of everything the evaluator runs. A task's own shorter limit wins."
+    )
+    min_votes: int = Field(2, ge=1, description="Rewarded executions that make a group usable; with fewer it is void.")
     reward_key: str = Field("reward", description="Key of reward.json that is trained.")
-    eval_every_steps: int = Field(4, ge=0, description="0: never.")
-    eval_tasks: int = Field(64, ge=0)
-    checkpoint_every_steps: Literal[1] = 1
-    checkpoints_kept: int = Field(3, ge=1)
+    eval_every_steps: int = Field(
+        4,
+        ge=0,
+        description="Optimizer steps between evaluations; the first and last version are evaluated too. 0: never.",
+    )
+    eval_tasks: int = Field(
+        64,
+        ge=0,
+        description="Held-out tasks of an evaluation, at most those that the task set holds out. 0: no evaluation.",
+    )
+    checkpoint_every_steps: Literal[1] = Field(1, description="Every optimizer step leaves a checkpoint.")
+    checkpoints_kept: int = Field(3, ge=1, description="Newest checkpoints that stay on disk.")
     retain_bodies: float = Field(14, ge=0, description="Days the raw request archive is kept.")
     retain_logs: float = Field(14, ge=0, description="Days that harness and evaluator logs are kept.")
-    seed: int = Field(1, ge=0)
+    seed: int = Field(1, ge=0, description="What every random choice of the run derives from.")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -126,6 +179,18 @@ class RunConfig(BaseModel):
         if len(set(self.role_order)) != len(self.role_order):
             raise ValueError("role_order names a role twice")
         return self
+
+
+def allowed(name: str) -> str:
+    """The range of a number in words, as in "at least 1 and at most 64"; empty for what is no number."""
+    bounds = {type(bound): bound for bound in RunConfig.model_fields[name].metadata}
+    low, above, high, below = bounds.get(Ge), bounds.get(Gt), bounds.get(Le), bounds.get(Lt)
+    words = f"at least {low.ge}" if low else f"more than {above.gt}" if above else ""
+    if high:
+        words += f" and at most {high.le}" if words else f"at most {high.le}"
+    elif below:
+        words += f" and less than {below.lt}" if words else f"less than {below.lt}"
+    return words
 
 
 def parse(values: dict[str, Any]) -> RunConfig:

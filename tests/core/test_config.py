@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.config import BadConfig, RunConfig, parse, preset, preset_names
+from agents.config import BadConfig, RunConfig, allowed, parse, preset, preset_names
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -52,3 +52,24 @@ def test_settings_survive_the_database_round_trip() -> None:
 
 def test_the_control_preset_differs_from_quickstart_only_in_its_rewards() -> None:
     assert preset("quickstart-shuffled") == preset("quickstart").model_copy(update={"shuffle_rewards": True})
+
+
+@pytest.mark.parametrize("name", RunConfig.model_fields)
+def test_every_setting_says_what_it_means(name: str) -> None:
+    words = (RunConfig.model_fields[name].description or "").split()
+    assert len(words) > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("cells", "at least 1 and at most 64"),
+        ("clip_low", "more than 0 and less than 1"),
+        ("temperature", "more than 0"),
+        ("rho_min", "more than 0 and at most 1"),
+        ("seed", "at least 0"),
+        ("loss", ""),
+    ],
+)
+def test_the_range_of_a_number_is_said_in_words(name: str, words: str) -> None:
+    assert allowed(name) == words
