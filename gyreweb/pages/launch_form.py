@@ -72,7 +72,7 @@ class FormField:
     minimum: str = ""
     maximum: str = ""
     step: str = "any"
-    unit: str = ""
+    allowed: str = ""
     problem: str = ""
     changed: bool = False
 
@@ -93,7 +93,7 @@ def _field(name: str, values: dict[str, Any], usual: dict[str, Any], problems: d
     problem = problems.get(name) or next((why for key, why in problems.items() if key.startswith(f"{name}.")), "")
     common: dict[str, Any] = {
         "name": name, "value": value, "help": info.description or "", "problem": problem,
-        "changed": value != as_text(usual.get(name)), "unit": "s" if name.endswith("_s") else "",
+        "changed": value != as_text(usual.get(name)), "allowed": run_config.allowed(name),
     }  # fmt: skip
     if info.annotation is bool:
         return FormField(kind="flag", **common)
@@ -170,9 +170,21 @@ def plan_sentence(values: dict[str, Any]) -> str:
     total = c.steps * c.groups_per_batch * c.executions_per_group
     burst = c.burst_batches * c.groups_per_batch * c.executions_per_group
     room = c.cells * c.concurrency_per_cell
-    evaluations = (c.steps // c.eval_every_steps + 1) if c.eval_every_steps else 0
+    num_evaluations = len(evaluated_versions(c))
+    tasks = "task" if c.eval_tasks == 1 else "tasks"
     return (
         f"{c.steps} steps of {c.groups_per_batch} groups × {c.executions_per_group} executions: {total:,} executions. "
         f"A burst is {burst:,}, the {c.cells} cells hold {room:,}. "
-        + (f"About {evaluations} evaluations on {c.eval_tasks} held-out tasks." if evaluations else "No evaluation.")
+        + (
+            f"It is evaluated {num_evaluations} times on {c.eval_tasks} held-out {tasks}."
+            if num_evaluations
+            else "No evaluation."
+        )
     )
+
+
+def evaluated_versions(config: RunConfig) -> list[int]:
+    """Version 0, every `eval_every_steps`-th and the last (algorithms.md §9, Evaluation)."""
+    if not config.eval_every_steps or not config.eval_tasks:
+        return []
+    return sorted({*range(0, config.steps + 1, config.eval_every_steps), config.steps})

@@ -100,3 +100,28 @@ def test_the_plan_says_in_numbers_what_the_run_will_do() -> None:
     values: dict[str, Any] = launch_form.usual_values("quickstart")
     assert "20 steps of 8 groups × 8 executions: 1,280 executions" in launch_form.plan_sentence(values)
     assert launch_form.plan_sentence(values | {"cells": 0}) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "evaluated 6 times on 64 held-out tasks"),
+        ({"steps": 2}, "evaluated 2 times on 64"),
+        ({"steps": 6}, "evaluated 3 times on 64"),
+        ({"steps": 4, "eval_tasks": 1}, "evaluated 2 times on 1 held-out task."),
+        ({"steps": 3, "eval_every_steps": 1}, "evaluated 4 times"),
+        ({"eval_every_steps": 0}, "No evaluation."),
+        ({"eval_tasks": 0}, "No evaluation."),
+    ],
+)
+def test_the_plan_counts_the_evaluations_of_the_first_each_nth_and_the_last_version(
+    changes: dict[str, int], said: str
+) -> None:
+    assert said in launch_form.plan_sentence(launch_form.usual_values("quickstart") | changes)
+
+
+def test_every_field_of_the_form_says_what_it_means_and_allows(browser: Client) -> None:
+    reply = browser.get("/runs/new/")
+    fields = [field for _, rows in reply.context["sections"] for field in rows]
+    assert [field.name for field in fields if not field.help] == []
+    assert "At least 1 and at most 64." in reply.content.decode()

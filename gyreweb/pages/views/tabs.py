@@ -99,6 +99,7 @@ def config(request: HttpRequest, run_id: int) -> HttpResponse:
                     "usual": as_text(usual.get(name)),
                     "changed": facts.config.get(name) != usual.get(name),
                     "help": fields[name].description or "",
+                    "allowed": run_config.allowed(name),
                 }
                 for name in names
             ],
