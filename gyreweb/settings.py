@@ -152,7 +152,7 @@ REST_FRAMEWORK = {
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["gyreweb.api.auth.HasScope"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "gyreweb.api.schema.ScopedSchema",
     "EXCEPTION_HANDLER": "gyreweb.api.problems.exception_handler",
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
@@ -195,4 +195,6 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": env.text("GYRE_LOG_LEVEL", "INFO")},
+    # A request that is refused (401, 404, 422 …) has told its client why: only server errors are logged.
+    "loggers": {"django.request": {"level": "ERROR"}},
 }

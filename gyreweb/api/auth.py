@@ -53,14 +53,19 @@ class ApiTokenAuthentication(BaseAuthentication):
         return 'Bearer realm="gyre"'
 
 
-class HasScope(BasePermission):
+def needed_scope(view: APIView, method: str | None) -> str:
     """A view names the scope that each method needs in `scopes`; reading needs `read`."""
+    return str(getattr(view, "scopes", {}).get(method, access.READ))
+
+
+class HasScope(BasePermission):
+    """The caller has the scope that the operation needs."""
 
     message = "The token or login lacks the scope that this needs."
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         viewer = viewer_of(request)
-        needed = getattr(view, "scopes", {}).get(request.method, access.READ)
+        needed = needed_scope(view, request.method)
         if viewer.user is None or viewer.may(needed):
             return viewer.user is not None
         self.message = f"This needs the scope `{needed}`."

@@ -10,19 +10,35 @@ from django.http import HttpRequest, HttpResponse
 from drf_spectacular.generators import SchemaGenerator
 
 from agents.web.api_tokens import tokens_of
+from gyreweb.api.schema import SCOPE
 from gyreweb.pages.shell import page, show, viewer_of
 
 METHODS = ("get", "post", "patch", "put", "delete")
 
 
 @dataclass(frozen=True)
+class Field:
+    """One field of a shape. `shape` names the component that it holds, `choices` the values that it may have."""
+
+    name: str
+    kind: str
+    text: str
+    required: bool
+    choices: list[Any]
+    shape: str = ""
+
+
+@dataclass(frozen=True)
 class Operation:
+    """`scope`: what the caller's token or login must allow."""
+
     id: str
     method: str
     path: str
     text: str
+    scope: str
     parameters: list[dict[str, Any]]
-    body: list[tuple[str, dict[str, Any], bool]]
+    body: list[Field]
     answers: list[tuple[str, str]]
 
 
@@ -49,8 +65,9 @@ def _operation(path: str, method: str, item: dict[str, Any]) -> Operation:
         method=method.upper(),
         path=path,
         text=item.get("description", ""),
+        scope=item[SCOPE],
         parameters=item.get("parameters", []),
-        body=_fields(content.get("schema", {})),
+        body=_fields(_named(content.get("schema", {}))),
         answers=[(status, _answer(answer)) for status, answer in item["responses"].items()],
     )
 
@@ -59,10 +76,33 @@ def _named(reference: dict[str, Any]) -> str:
     return str(reference.get("$ref", "")).rsplit("/", 1)[-1]
 
 
-def _fields(reference: dict[str, Any]) -> list[tuple[str, dict[str, Any], bool]]:
-    found = schema()["components"]["schemas"].get(_named(reference), {})
+def _component(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = schema()["components"]["schemas"].get(name, {})
+    return found
+
+
+def _fields(name: str) -> list[Field]:
+    found = _component(name)
     required = set(found.get("required", []))
-    return [(name, spec, name in required) for name, spec in found.get("properties", {}).items()]
+    return [_field(name, spec, name in required) for name, spec in found.get("properties", {}).items()]
+
+
+def _field(name: str, spec: dict[str, Any], required: bool) -> Field:
+    """A reference stands in the field itself, in its `allOf`, or in the items of its array."""
+    inner = spec.get("items", spec)
+    shape = _named(inner) or next((_named(part) for part in inner.get("allOf", [])), "")
+    target = _component(shape)
+    choices = target.get("enum") or inner.get("enum", [])
+    kind = target.get("type", "object") if shape else inner.get("type", "object")
+    kind = f"array of {kind}" if "items" in spec else kind
+    return Field(
+        name=name,
+        kind=f"{kind} or null" if spec.get("nullable") else kind,
+        text=spec.get("description", ""),
+        required=required,
+        choices=choices,
+        shape="" if choices else shape,
+    )
 
 
 def _answer(answer: dict[str, Any]) -> str:
@@ -73,6 +113,6 @@ def _answer(answer: dict[str, Any]) -> str:
 
 @page
 def api_docs(request: HttpRequest) -> HttpResponse:
-    shapes = {name: _fields({"$ref": name}) for name in schema()["components"]["schemas"]}
+    shapes = {name: _fields(name) for name, spec in schema()["components"]["schemas"].items() if "enum" not in spec}
     context = {"operations": operations(), "shapes": shapes, "tokens": tokens_of(viewer_of(request).project_ids)}
     return show(request, "pages/api_docs.html", context, section="api_docs")

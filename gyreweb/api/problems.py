@@ -6,7 +6,8 @@ from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.http import Http404
+from django.http import Http404, HttpRequest, JsonResponse
+from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions
 from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
@@ -59,6 +60,13 @@ def problem(status: int, detail: str, errors: dict[str, Any] | None = None) -> d
     if errors:
         body["errors"] = errors
     return body
+
+
+@csrf_exempt
+def no_such_address(request: HttpRequest, rest: str | None = None) -> JsonResponse:
+    """What lies under /api/v1 and is no address of it, for every method."""
+    body = problem(404, f"{request.path} is no address of this API; /api/docs/ lists them.")
+    return JsonResponse(body, status=404, content_type=ProblemRenderer.media_type)
 
 
 def _of_drf(error: exceptions.APIException) -> tuple[int, str, dict[str, Any] | None]:

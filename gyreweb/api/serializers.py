@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rest_framework import serializers as s
@@ -17,20 +18,44 @@ class Problem(s.Serializer[Any]):
     errors = s.DictField(child=s.CharField(), required=False, help_text="What is wrong, by field.")
 
 
-class Launch(s.Serializer[Any]):
+class Body(s.Serializer[Any]):
+    """A request body. A field that it does not know is refused by name, so that nothing misspelt is passed over."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        unknown = [str(name) for name in data if name not in self.fields] if isinstance(data, Mapping) else []
+        known = f"unknown field; known fields: {', '.join(self.fields)}"
+        problems: dict[str, Any] = {name: [known] for name in unknown}
+        try:
+            values = super().to_internal_value(data)
+        except s.ValidationError as error:
+            raise s.ValidationError(problems | dict(error.detail)) from error
+        if problems:
+            raise s.ValidationError(problems)
+        return values
+
+
+class SettingsField(s.DictField):
+    """Run settings by name. `agents.config.RunConfig` checks them."""
+
+
+class Launch(Body):
     """What to launch: a preset, settings on top of it, and a name."""
 
     preset = s.CharField(required=False, allow_blank=True, default="", help_text="Empty: the cluster defaults.")
-    settings = s.DictField(required=False, default=dict, help_text="Settings that differ from the preset.")
+    settings = SettingsField(required=False, default=dict, help_text="Settings that differ from the preset.")
     name = s.CharField(required=False, allow_blank=True, default="", max_length=120)
     project = s.SlugField(required=False, help_text="Needed only by callers with several projects.")
 
 
-class Reason(s.Serializer[Any]):
+class Reason(Body):
+    """Why a person does it."""
+
     reason = s.CharField(max_length=500, help_text="Kept with the run's events.")
 
 
-class OptionalReason(s.Serializer[Any]):
+class OptionalReason(Body):
+    """Why a person does it, if they say."""
+
     reason = s.CharField(max_length=500, required=False, allow_blank=True, default="")
 
 
@@ -136,7 +161,7 @@ class Cell(s.Serializer[Any]):
         return f"{cell.run_id}-{cell.index}"
 
 
-class CellPatch(s.Serializer[Any]):
+class CellPatch(Body):
     """A wish about one cell; it becomes an override with an owner, a reason and an expiry."""
 
     desired_role = s.ChoiceField(["rollout", "training"], required=False)
@@ -160,7 +185,9 @@ class Override(s.Serializer[Any]):
     released_at = s.DateTimeField(allow_null=True)
 
 
-class NewOverride(s.Serializer[Any]):
+class NewOverride(Body):
+    """What a person decides in the scheduler's place, with a reason and an expiry."""
+
     kind = s.ChoiceField(["pin", "forbid_switch", "drain", "hold_dispatch", "setting"])
     cell_index = s.IntegerField(required=False, allow_null=True, default=None, min_value=0, max_value=4096)
     value = s.DictField(required=False, default=dict, help_text='pin: {"role"}; setting: {"name", "value"}')
@@ -208,7 +235,7 @@ class Execution(s.Serializer[Any]):
     reward = s.FloatField(allow_null=True)
     advantage = s.FloatField(allow_null=True)
     timed_out = s.BooleanField()
-    num_calls = s.IntegerField()
+    num_calls = s.IntegerField(help_text="This and the token figures are counted when it ends; 0 until then.")
     num_unique_tokens = s.IntegerField()
     num_sampled_tokens = s.IntegerField()
     num_total_tokens = s.IntegerField()

@@ -5,6 +5,7 @@ from drf_spectacular.views import SpectacularAPIView
 
 from gyreweb.api import schema as _schema  # noqa: F401  (registers how tokens are described)
 from gyreweb.api.docs import api_docs
+from gyreweb.api.problems import no_such_address
 from gyreweb.api.views import executions, runs, scheduling
 
 v1 = [
@@ -28,4 +29,8 @@ v1 = [
     re_path(r"^cells/(?P<name>[0-9]{1,9}-[0-9]{1,6})$", scheduling.CellItem.as_view()),
 ]
 
-urlpatterns = [path("v1/", include(v1)), path("docs/", api_docs, name="api_docs")]
+urlpatterns = [
+    path("v1/", include(v1)),
+    re_path(r"^v1(/.*)?$", no_such_address),
+    path("docs/", api_docs, name="api_docs"),
+]

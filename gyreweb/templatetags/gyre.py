@@ -19,6 +19,9 @@ NOTHING = (None, "")
 #: C0 without newline and tab, DEL, C1, and characters that hide or reorder text.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
+#: Escaping writes a backtick as it is.
+_TICKED = re.compile(r"`([^`]+)`")
+
 
 @register.filter
 def visible(text: Any) -> SafeString:
@@ -36,6 +39,12 @@ def _shown(found: re.Match[str]) -> str:
 def token_text(text: str) -> SafeString:
     """A token's text: as `visible`, with a sign before each line break."""
     return mark_safe(visible(text).replace("\n", '<i class="nl">↵</i>\n'))
+
+
+@register.filter
+def ticks(text: str) -> SafeString:
+    """Escaped text in which what stands in backticks is code."""
+    return mark_safe(_TICKED.sub(r'<code class="mono">\1</code>', escape(text)))
 
 
 @register.filter

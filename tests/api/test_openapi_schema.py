@@ -10,6 +10,9 @@ import yaml
 from django.test import Client
 from django.urls import get_resolver
 
+from agents.config import RunConfig
+from agents.web.access import ALL_SCOPES
+from gyreweb.api import serializers
 from gyreweb.env import REPO_ROOT
 
 COMMITTED = REPO_ROOT / "docs" / "openapi.yaml"
@@ -28,7 +31,9 @@ def test_the_committed_schema_is_current(schema: Any) -> None:
     from drf_spectacular.renderers import OpenApiYamlRenderer
 
     made = OpenApiYamlRenderer().render(schema, renderer_context={}).decode()
-    assert COMMITTED.read_text() == made, "write it anew: manage.py spectacular --file docs/openapi.yaml"
+    assert COMMITTED.read_text() == made, (
+        "write it anew: .venv/bin/python manage.py spectacular --file docs/openapi.yaml"
+    )
 
 
 def test_every_address_of_v1_is_described(schema: Any) -> None:
@@ -49,7 +54,35 @@ def test_every_operation_names_its_problems_and_has_a_unique_id(schema: Any) -> 
             ids.append(operation["operationId"])
             assert "401" in operation["responses"], f"{method} {path}"
             assert operation["security"][0] == {"token": []}, f"{method} {path}"
+            assert operation["x-required-scope"] in ALL_SCOPES, f"{method} {path}"
     assert len(ids) == len(set(ids)) > 15
+
+
+def test_the_settings_of_a_launch_list_every_field_with_its_range_and_no_default(schema: Any) -> None:
+    shapes = schema["components"]["schemas"]
+    assert shapes["Launch"]["properties"]["settings"]["allOf"] == [{"$ref": "#/components/schemas/Settings"}]
+    settings = shapes["Settings"]
+    assert set(settings["properties"]) == set(RunConfig.model_fields)
+    assert not settings["additionalProperties"]
+    cells, clip_low = settings["properties"]["cells"], settings["properties"]["clip_low"]
+    assert cells == {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 64,
+        "description": "K: cells of the run. Cluster default: 8.",
+    }
+    assert (clip_low["minimum"], clip_low["exclusiveMinimum"]) == (0, True)
+    assert all("default" not in spec for spec in settings["properties"].values())
+
+
+def test_every_request_body_refuses_fields_that_it_does_not_know(schema: Any) -> None:
+    names = set()
+    for methods in schema["paths"].values():
+        for operation in methods.values():
+            content = operation.get("requestBody", {}).get("content", {})
+            names |= {media["schema"]["$ref"].rsplit("/", 1)[-1].removeprefix("Patched") for media in content.values()}
+    assert {name for name in names if not issubclass(getattr(serializers, name), serializers.Body)} == set()
+    assert "Launch" in names
 
 
 def test_the_schema_is_valid_yaml_with_a_version() -> None:

@@ -67,6 +67,54 @@ def test_a_body_that_is_not_a_json_object_is_a_problem(machine: Machine, body: s
     assert set(reply.json()) >= {"type", "title", "status", "detail"}
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "known"),
+    [
+        ("post", "runs", {"preset": "quickstart", "setings": {"steps": 2}}, "preset, settings, name, project"),
+        ("post", "runs", {"preset": 3.5, "setings": {}, "settings": 4}, "preset, settings, name, project"),
+        ("post", "runs/{run}/stop", {"reason": "enough", "setings": 1}, "reason"),
+        ("post", "runs/{run}/pause", {"setings": 1}, "reason"),
+        ("post", "runs/{run}/resume", {"setings": 1}, "reason"),
+        ("post", "runs/{run}/overrides", {"kind": "hold_dispatch", "reason": "x", "setings": 1}, "kind, cell_index"),
+        ("post", "executions/{execution}/cancel", {"reason": "stuck", "setings": 1}, "reason"),
+        ("patch", "cells/{run}-1", {"desired_role": "rollout", "reason": "x", "setings": 1}, "desired_role, suspend"),
+    ],
+)
+def test_a_misspelt_field_of_a_body_is_named_with_the_known_ones_and_nothing_happens(
+    machine: Machine, run: Run, method: str, path: str, body: Any, known: str
+) -> None:
+    execution = Execution.objects.filter(run=run, state="running").first().pk
+    before = RunEvent.objects.count()
+    address = f"/api/v1/{path.format(run=run.pk, execution=execution)}"
+    reply = getattr(machine("launch", "operate"), method)(address, body, content_type="application/json")
+    assert reply.status_code == 422
+    assert reply.headers["Content-Type"] == "application/problem+json"
+    assert reply.json()["errors"]["setings"].startswith(f"unknown field; known fields: {known}")
+    assert (Run.objects.count(), RunEvent.objects.count()) == (1, before)
+
+
+@pytest.mark.parametrize("method", ["get", "post", "put", "patch", "delete", "options"])
+@pytest.mark.parametrize("path", ["", "/", "/nothing", "/runs/", "/runs/abc", "/runs/1/nothing", "/cells/x"])
+def test_an_address_that_is_none_is_a_problem_for_every_method(client: Any, method: str, path: str) -> None:
+    reply = getattr(client, method)(f"/api/v1{path}")
+    assert (reply.status_code, reply.headers["Content-Type"]) == (404, "application/problem+json")
+    assert reply.json()["detail"] == f"/api/v1{path} is no address of this API; /api/docs/ lists them."
+
+
+def test_the_page_about_the_api_says_the_scope_of_each_operation_and_shows_code_as_code(
+    machine: Machine, admin_client: Any
+) -> None:
+    reply = admin_client.get("/api/docs/")
+    scopes = {operation.id: operation.scope for operation in reply.context["operations"]}
+    assert (scopes["runs_launch"], scopes["runs_stop"], scopes["cells_get"]) == ("launch", "operate", "read")
+    text = reply.content.decode()
+    assert "Needs the scope <b>launch</b>." in text
+    assert 'than <code class="mono">after</code>' in text
+    settings = {field.name: field for field in reply.context["shapes"]["Settings"]}
+    assert "ppo_clip_behaviour" in settings["loss"].choices
+    assert '<a class="link" href="#shape-Settings">Settings</a>' in text
+
+
 def test_unknown_paths_and_methods_are_problems_too(machine: Machine, run: Run) -> None:
     client = machine("read", "operate")
     assert client.get("/api/v1/runs/987654321").json()["title"] == "Not Found"
