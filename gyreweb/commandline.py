@@ -64,7 +64,8 @@ def _run(argv: Sequence[str]) -> int:
         if getattr(error.__cause__, "sqlstate", "") != "42P01":  # undefined table
             raise
         print(
-            "gyre: the database has no tables yet: run `python manage.py migrate`, or start Gyre with `make up`.",
+            "gyre: the database has no tables yet: run `.venv/bin/python manage.py migrate`, "
+            "or start Gyre with `make up`.",
             file=sys.stderr,
         )
         return 1

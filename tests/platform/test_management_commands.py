@@ -45,7 +45,7 @@ def test_only_commands_that_need_the_database_start_it(line: str, needed: bool) 
 def test_a_command_starts_and_stops_the_servers_by_itself(home: Path) -> None:
     empty = manage("shell", "-v0", "-c", "from agents.models import Run; Run.objects.count()")
     assert empty.returncode == 1
-    assert empty.stderr.startswith("gyre: the database has no tables yet: run `python manage.py migrate`")
+    assert empty.stderr.startswith("gyre: the database has no tables yet: run `.venv/bin/python manage.py migrate`")
     migrated = manage("migrate", "-v0")
     assert (migrated.returncode, migrated.stderr) == (0, "")
     counted = manage("shell", "-v0", "-c", "from agents.models import Run; print(Run.objects.count())")
