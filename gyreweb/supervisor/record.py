@@ -9,13 +9,13 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from agents.harness.sandbox import processes
+from agents.harness.sandbox.base import SUPERVISOR_MARK as TOKEN_VARIABLE
 from gyreweb.supervisor.errors import CannotStart
-
-TOKEN_VARIABLE = "GYRE_SUPERVISOR_TOKEN"
 
 
 @dataclass(frozen=True)
@@ -76,23 +76,12 @@ def already_running(home: Path) -> str:
 
 def marked(record: Record) -> list[int]:
     """Pids of every live process that carries the record's token."""
-    sign = f"{TOKEN_VARIABLE}={record.token}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                if sign in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-    return found
+    return processes.marked(TOKEN_VARIABLE, record.token)
 
 
 def kill_marked(record: Record | None) -> int:
-    """KILL what is left of the record's children; returns how many there were."""
-    pids = marked(record) if record else []
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, 9)
-    return len(pids)
+    """KILL what is left of the record's children, sandboxes included; returns how many there were."""
+    return processes.kill_marked(TOKEN_VARIABLE, record.token) if record else 0
 
 
 def _lock_path(home: Path) -> Path:

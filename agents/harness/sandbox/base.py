@@ -8,6 +8,12 @@ from typing import Any, Literal
 
 from agents.core.outcome import Reason
 
+#: Environment variables by which what a sandbox server started is found when it is dead: its own number, and the mark
+#: of the supervisor above it. They open nothing, and what runs in sandboxes is not started with them.
+SERVER_MARK = "GYRE_SANDBOX_SERVER"
+SUPERVISOR_MARK = "GYRE_SUPERVISOR_TOKEN"
+MARKS = (SERVER_MARK, SUPERVISOR_MARK)
+
 #: Port on the sandbox's own loopback behind which the model proxy answers.
 PROXY_PORT = 8080
 

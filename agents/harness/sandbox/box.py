@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.harness.sandbox import bubblewrap
-from agents.harness.sandbox.base import SandboxError
+from agents.harness.sandbox.base import MARKS, SandboxError
 from agents.harness.sandbox.forwarder import Forwarder
 from agents.harness.sandbox.inside import Program, enter
 from agents.harness.sandbox.stage import Direct, Staged
@@ -111,7 +111,8 @@ class Box:
         ]
         actions += [(os.POSIX_SPAWN_DUP2, high + target, target) for target in targets]
         actions += [(os.POSIX_SPAWN_CLOSE, high + target) for target in targets]
-        environment = {"PATH": _PATH, **spec["env"]}
+        marks = {mark: os.environ[mark] for mark in MARKS if mark in os.environ}
+        environment = {"PATH": _PATH, **spec["env"], **marks}
         everywhere = os.sched_getaffinity(0)
         try:
             os.sched_setaffinity(0, self._processors(everywhere))
@@ -256,8 +257,11 @@ class Box:
         self._finish_if_over()
 
     def _kill(self) -> None:
-        """The death of the first process of a PID namespace is the death of all, and it ends last."""
-        for pidfd in (self._init_pidfd, self._outer_pidfd):
+        """The death of the first process of a PID namespace is the death of all, and it ends last.
+
+        Bubblewrap itself is not killed before it has named that process, which would wait for it for ever.
+        """
+        for pidfd in (self._init_pidfd, self._outer_pidfd if b"}" in self._info else None):
             if pidfd is not None:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(pidfd, signal.SIGKILL)

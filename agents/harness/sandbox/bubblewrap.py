@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.core.outcome import Reason
-from agents.harness.sandbox.base import SandboxError
+from agents.harness.sandbox.base import MARKS, SandboxError
 
 #: Numbers under which bubblewrap and the first command find their pipes.
 INFO_FD = 7
@@ -57,6 +57,8 @@ def arguments(spec: dict[str, Any], root: str, binds: list[tuple[str, str, bool]
     args = [executable(), "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
     args += ["--hostname", "sandbox", "--uid", uid, "--gid", uid, "--die-with-parent", "--new-session"]
     args += ["--info-fd", str(INFO_FD), "--bind", root, "/", *_system()]
+    for mark in MARKS:
+        args += ["--unsetenv", mark]
     for source, dest, writable in binds:
         args += ["--bind" if writable else "--ro-bind", source, dest]
     return [*args, "--chdir", spec["workdir"], "--"]

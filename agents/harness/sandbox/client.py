@@ -6,6 +6,7 @@ import atexit
 import itertools
 import json
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -15,14 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from agents.core.outcome import Reason
-from agents.harness.sandbox.base import Exit, ExitCause, SandboxError, SandboxSpec
+from agents.harness.sandbox import processes
+from agents.harness.sandbox.base import SERVER_MARK, SUPERVISOR_MARK, Exit, ExitCause, SandboxError, SandboxSpec
 
 _MESSAGE_BYTES = 1 << 18
 _START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 60.0
 _REPO = Path(__file__).resolve().parents[3]
 #: What the server may know of its surroundings. Everything else, secrets above all, stays outside.
-_PASSED_ON = ("HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "GYRE_SANDBOX_UID", "LITELLM_LOCAL_MODEL_COST_MAP")
+_PASSED_ON = (
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "GYRE_SANDBOX_UID",
+    "LITELLM_LOCAL_MODEL_COST_MAP",
+    SUPERVISOR_MARK,
+)
 
 
 @dataclass
@@ -151,18 +162,21 @@ class SandboxServer:
         command = [sys.executable, "-m", "agents.harness.sandbox.server", "--control-fd", str(theirs.fileno())]
         for name, target in self._programs.items():
             command += ["--program", f"{name}={target}"]
+        mark = secrets.token_hex(16)
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        environment |= {"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": str(_REPO)}
+        environment |= {"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": str(_REPO), SERVER_MARK: mark}
         self._process = subprocess.Popen(
             command, env=environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
         )
         theirs.close()
         self._control = ours
-        threading.Thread(target=self._listen, args=(ours, self._process), name="sandbox-reports", daemon=True).start()
+        threading.Thread(
+            target=self._listen, args=(ours, self._process, mark), name="sandbox-reports", daemon=True
+        ).start()
         atexit.register(self.close)
         return ours
 
-    def _listen(self, control: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    def _listen(self, control: socket.socket, process: subprocess.Popen[bytes], mark: str) -> None:
         while True:
             try:
                 raw = control.recv(_MESSAGE_BYTES)
@@ -182,5 +196,6 @@ class SandboxServer:
             lost, self._sandboxes = self._sandboxes, {}
         control.close()
         process.wait()
+        processes.kill_marked(SERVER_MARK, mark)
         for sandbox in lost.values():
             sandbox.report({"op": "failed", "error": "the sandbox server died"})

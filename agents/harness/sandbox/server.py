@@ -23,7 +23,8 @@ import socket
 import traceback
 from collections.abc import Callable
 
-from agents.harness.sandbox import namespaces
+from agents.harness.sandbox import namespaces, processes
+from agents.harness.sandbox.base import SERVER_MARK
 from agents.harness.sandbox.box import Box, Context
 from agents.harness.sandbox.identity import sandbox_uid
 from agents.harness.sandbox.inside import Program
@@ -54,6 +55,8 @@ class Server:
             pause = min(pauses, default=None)
         for box in self._boxes.values():
             box.stop()
+        # Bubblewraps that have not named their first process yet, and first processes that they left behind.
+        processes.kill_marked(SERVER_MARK, os.environ[SERVER_MARK], spared=[os.getpid()])
 
     def _request(self, _who: socket.socket, _mask: int) -> None:
         raw = self._control.recv(_MESSAGE_BYTES)
