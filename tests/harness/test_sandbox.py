@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from agents.core.outcome import Reason
-from agents.harness.sandbox.base import Exit, Limits, SandboxError, SandboxSpec, User
+from agents.harness.sandbox.base import MARKS, Exit, Limits, SandboxError, SandboxSpec, User
 from agents.harness.sandbox.check import problem
 from agents.harness.sandbox.client import Sandbox, SandboxServer
 from agents.harness.sandbox.processes import kill_if_same, start_ticks
@@ -146,7 +146,7 @@ def test_the_sandbox_server_knows_no_secret(server: SandboxServer, run: Run) -> 
     assert server.process_id is not None
     names = {item.split("=")[0] for item in Path(f"/proc/{server.process_id}/environ").read_text().split("\0") if item}
     assert names <= {"HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PATH", "PYTHONPATH", "GYRE_SANDBOX_UID",
-                     "LITELLM_LOCAL_MODEL_COST_MAP", "LC_CTYPE"}  # fmt: skip
+                     "LITELLM_LOCAL_MODEL_COST_MAP", "LC_CTYPE", *MARKS}  # fmt: skip
 
 
 def test_there_is_no_network_but_the_proxy(run: Run, proxy_socket: Path) -> None:
