@@ -1,6 +1,7 @@
 """`manage.py` starts what a command needs, and says in one line what is wrong."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -58,3 +59,32 @@ def test_a_database_that_does_not_answer_is_named(home: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("gyre: the database does not answer (DATABASE_URL)")
     assert "Traceback" not in done.stderr
+
+
+def manage_without_packages(checkout: Path) -> subprocess.CompletedProcess[str]:
+    """`manage.py version` in a checkout with only that file, by a Python that sees no installed package."""
+    shutil.copy(env.REPO_ROOT / "manage.py", checkout)
+    return subprocess.run(
+        [sys.executable, "-S", str(checkout / "manage.py"), "version"],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(env.REPO_ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_a_python_without_the_packages_goes_on_in_the_virtual_environment(tmp_path: Path) -> None:
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    done = manage_without_packages(tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("5.2.")
+
+
+@pytest.mark.parametrize("with_empty_venv", [False, True])
+def test_where_the_packages_are_nowhere_the_set_up_is_asked_for(tmp_path: Path, with_empty_venv: bool) -> None:
+    if with_empty_venv:
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / ".venv")], check=True)
+    done = manage_without_packages(tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "Gyre is not set up here: run `make setup` first\n"
