@@ -7,7 +7,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +22,8 @@ PYTHON = str(VENV / "bin" / "python")
 STAMP = VENV / "gyre-setup.json"
 TORCH = "torch==2.13.0"
 INDEX_VARIABLE = "GYRE_TORCH_INDEX"
+#: Off a terminal, a sign of life this often.
+HEARTBEAT_S = 20.0
 
 CONTROL_PLANE_CHECK = (
     "import django, rest_framework, channels, channels_redis, celery, psycopg, psycopg_pool, uvicorn, aiohttp, "
@@ -96,6 +101,11 @@ def _create_venv() -> None:
 
 
 def _install_torch(index: str) -> None:
+    print(
+        f"    downloading {TORCH}, the largest package, and what it needs; this takes minutes",
+        file=sys.stderr,
+        flush=True,
+    )
     _pip([*(["--index-url", index] if index else []), TORCH])
     _check("torch", TORCH_CHECK)
 
@@ -116,9 +126,12 @@ def _pip(arguments: list[str], expected: int = 0) -> None:
     command = [PYTHON, "-m", "pip", "install", "--no-input", "--progress-bar", "off", *arguments]
     tail: list[str] = []
     num_seen = 0
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT
-    ) as process:
+    with (
+        _heartbeat(),
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT
+        ) as process,
+    ):
         assert process.stdout is not None
         for line in process.stdout:
             tail = [*tail[-19:], line.rstrip()]
@@ -130,6 +143,27 @@ def _pip(arguments: list[str], expected: int = 0) -> None:
     _show("")
     if process.returncode:
         raise SetupFailed("pip could not install the packages:\n  " + "\n  ".join(tail))
+
+
+@contextmanager
+def _heartbeat() -> Iterator[None]:
+    """Off a terminal, says how long it has been at work; on one, the count of packages shows that."""
+    over = threading.Event()
+    started = time.monotonic()
+
+    def beat() -> None:
+        while not over.wait(HEARTBEAT_S):
+            print(f"    still at work after {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    if not sys.stderr.isatty():
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if thread.ident is not None:
+            thread.join()
 
 
 def _count(seen: int, expected: int) -> None:
@@ -147,7 +181,20 @@ def _show(text: str) -> None:
 def _check(name: str, program: str) -> None:
     done = subprocess.run([PYTHON, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
     if done.returncode:
-        raise SetupFailed(f"{name}: installed, but it does not work:\n{done.stderr.strip()[-2000:]}")
+        raise SetupFailed(
+            f"{name}: installed, but it does not work:\n{done.stderr.strip()[-2000:]}\n{_remedy(done.stderr)}"
+        )
+
+
+def _remedy(errors: str) -> str:
+    """What a person can do about a check that failed with these `errors`."""
+    if missing := re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", errors):
+        module = missing[1].partition(".")[0]
+        return (
+            f"The module {module} is missing. Please report this; "
+            f"`.venv/bin/python -m pip install {module.replace('_', '-')}` and `make setup` again may help meanwhile."
+        )
+    return "Delete .venv and run `make setup` again; if that does not help, please report this with the text above."
 
 
 def _works(arguments: list[str]) -> bool:

@@ -1,6 +1,7 @@
 """`make setup`: does what is missing, goes on after an interruption, and is quick when nothing has changed."""
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,23 @@ def test_an_unusable_virtual_environment_is_made_anew_and_asks_for_every_stage(v
     assert not stages.STAMP.exists()
     program = [venv / "bin" / "python", "-c", "import sys; print(sys.prefix)"]
     assert subprocess.run(program, capture_output=True, text=True, check=False).stdout.strip() == str(venv)
+
+
+def test_a_missing_module_is_named_with_what_to_do_about_it() -> None:
+    with pytest.raises(
+        SetupFailed, match=r"(?s)^cells: .*The module no_such_module is missing.*report this.* install "
+    ):
+        stages._check("cells", "import no_such_module.part")
+    with pytest.raises(SetupFailed, match=r"(?s)ZeroDivisionError.*Delete .venv and run `make setup` again"):
+        stages._check("cells", "1 / 0")
+
+
+def test_long_work_off_a_terminal_gives_signs_of_life(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stages, "HEARTBEAT_S", 0.01)
+    seen = ""
+    with stages._heartbeat():
+        while "still at work after 0 s" not in seen:
+            time.sleep(0.01)
+            seen += capsys.readouterr().err
