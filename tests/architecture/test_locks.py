@@ -1,20 +1,18 @@
 """Lock files: exact versions, no addresses, one version of each package, and a control plane without torch."""
 
 import re
+import sys
 import tomllib
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from gyreweb.env import REPO_ROOT
+from gyreweb.locked import pins, requirements
 
 LOCKS = sorted((REPO_ROOT / "locks").glob("*.lock"))
 HEAVY = {"torch", "triton", "sglang", "megatron-core", "transformers", "mooncake-transfer-engine-non-cuda"}
-
-
-def pins(name: str) -> dict[str, str]:
-    lines = (REPO_ROOT / "locks" / f"{name}.lock").read_text().splitlines()
-    return dict(line.split("==") for line in lines if line and not line.startswith("#"))
 
 
 def test_locks_hold_only_exact_versions_and_comments() -> None:
@@ -54,3 +52,17 @@ def test_every_declared_dependency_is_pinned_by_its_lock_within_the_declared_ran
             version = pinned.get(canonicalize_name(requirement.name))
             assert version is not None, f"{requirement.name} is not in {lock}.lock"
             assert requirement.specifier.contains(version), f"{requirement} does not allow {version} of {lock}.lock"
+
+
+@pytest.mark.parametrize("python", ["3.11.0", "3.11.2", "3.11.99", sys.version.split()[0]])
+def test_what_the_packages_of_the_control_plane_need_is_pinned_for_every_python(python: str) -> None:
+    pinned = pins("control-plane")
+    environment = {"python_full_version": python, "python_version": ".".join(python.split(".")[:2])}
+    unpinned = [
+        f"{package} needs {needed}"
+        for package in pinned
+        for needed in requirements(package, environment)
+        if not (version := pinned.get(canonicalize_name(needed.name)))
+        or not needed.specifier.contains(version, prereleases=True)
+    ]
+    assert unpinned == []
