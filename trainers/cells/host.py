@@ -124,7 +124,7 @@ class Host:
                 agent.engines.remove(engine)
                 processes.end_group(engine)
             if processes.has_ended(agent.pid):
-                log.warning("agent %s of run %s cell %s ended", agent.pid, agent.run_id, agent.cell_index)
+                log.info("agent %s of run %s cell %s ended", agent.pid, agent.run_id, agent.cell_index)
                 self._end(agent, grace_s=0.0)
 
     def end_all(self) -> None:
