@@ -26,7 +26,7 @@ def test_every_module_says_what_it_is_for() -> None:
         and path.name != "apps.py"
         and "tasksets" not in path.parts
         and text_of(path).strip()
-        and not text_of(path).removeprefix("#!/usr/bin/env python\n").lstrip().startswith(('"""', 'r"""'))
+        and not text_of(path).removeprefix("#!/usr/bin/env python3\n").lstrip().startswith(('"""', 'r"""'))
     ]
     assert silent == []
 
