@@ -33,6 +33,7 @@ class Batch(models.Model):
     metrics = models.JSONField(default=dict, help_text="loss, grad_norm, clip_fraction, logprob_gap, staleness, …")
 
     class Meta:
+        verbose_name_plural = "batches"
         constraints = [
             models.UniqueConstraint(fields=["run", "number"], name="batch_number_once_per_run"),
             models.UniqueConstraint(fields=["run"], condition=Q(state__in=["open", "sealed"]), name="one_open_batch"),
@@ -58,6 +59,9 @@ class HandIn(models.Model):
     slot = models.PositiveIntegerField(default=0, help_text="Use of the cell's slot in the core; 0: the core's own.")
     error = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name = "hand-in"
 
 
 class MicroStep(models.Model):

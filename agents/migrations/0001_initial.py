@@ -51,6 +51,9 @@ class Migration(migrations.Migration):
                 ('created_by', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to=settings.AUTH_USER_MODEL)),
                 ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='tokens', to='agents.project')),
             ],
+            options={
+                'verbose_name': 'API token',
+            },
         ),
         migrations.CreateModel(
             name='Run',
@@ -187,6 +190,9 @@ class Migration(migrations.Migration):
                 ('batch', models.PositiveIntegerField(blank=True, help_text='Number of the batch that admitted it.', null=True)),
                 ('execution', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='trajectories', to='agents.execution')),
             ],
+            options={
+                'verbose_name_plural': 'trajectories',
+            },
         ),
         migrations.CreateModel(
             name='Draw',
@@ -293,6 +299,7 @@ class Migration(migrations.Migration):
                 ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='bodies', to='agents.run')),
             ],
             options={
+                'verbose_name_plural': 'request bodies',
                 'indexes': [models.Index(fields=['created_at'], name='agents_requ_created_135ece_idx')],
                 'constraints': [models.UniqueConstraint(fields=('run', 'hash'), name='request_body_once_per_run')],
             },

@@ -96,5 +96,6 @@ class RequestBody(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
+        verbose_name_plural = "request bodies"
         constraints = [models.UniqueConstraint(fields=["run", "hash"], name="request_body_once_per_run")]
         indexes = [models.Index(fields=["created_at"])]

@@ -32,6 +32,7 @@ class Trajectory(models.Model):
     batch = models.PositiveIntegerField(null=True, blank=True, help_text="Number of the batch that admitted it.")
 
     class Meta:
+        verbose_name_plural = "trajectories"
         constraints = [
             models.UniqueConstraint(fields=["execution", "attempt", "number"], name="trajectory_number_once")
         ]

@@ -29,6 +29,9 @@ class Migration(migrations.Migration):
                 ('metrics', models.JSONField(default=dict, help_text='loss, grad_norm, clip_fraction, logprob_gap, staleness, …')),
                 ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='batches', to='agents.run')),
             ],
+            options={
+                'verbose_name_plural': 'batches',
+            },
         ),
         migrations.CreateModel(
             name='Checkpoint',
@@ -59,6 +62,9 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('batch', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='hand_ins', to='trainers.batch')),
             ],
+            options={
+                'verbose_name': 'hand-in',
+            },
         ),
         migrations.CreateModel(
             name='MicroStep',
