@@ -44,6 +44,17 @@ def test_list_and_row_answer_and_load_no_heavy_column(browser: Client, run: Run,
     assert loaded == []
 
 
+def test_every_model_has_a_plural_that_is_english() -> None:
+    plurals = {str(model._meta.verbose_name_plural) for model in MODELS}
+    assert {"API tokens", "trajectories", "request bodies", "batches", "hand-ins"} <= plurals
+    assert {name for name in plurals if name.endswith(("ys", "chs"))} == set()
+
+
+def test_pages_without_an_icon_of_their_own_get_ours(browser: Client) -> None:
+    reply = browser.get("/favicon.ico")
+    assert (reply.status_code, reply.headers["Location"]) == (302, "/static/img/gyre.svg")
+
+
 @pytest.mark.parametrize("model", [m for m in MODELS if m is not Project], ids=lambda model: model.__name__)
 def test_rows_are_for_reading(browser: Client, model: Any) -> None:
     base = f"/admin/{model._meta.app_label}/{model._meta.model_name}/"
