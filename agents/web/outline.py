@@ -37,6 +37,19 @@ class CallFact:
         return self.input_tokens + self.output_tokens
 
 
+@dataclass(frozen=True)
+class Figures:
+    """Size of what was recorded: tokens of the tree once each, and as the sum over calls of input and output."""
+
+    calls: int
+    unique_tokens: int
+    total_tokens: int
+
+
+def figures_of(calls: Sequence[CallFact]) -> Figures:
+    return Figures(len(calls), sum(c.added_tokens for c in calls), sum(c.path_tokens for c in calls))
+
+
 @dataclass
 class Stretch:
     """Calls that continue one another, as one row. `calls` are in order; the last is where selection may draw."""

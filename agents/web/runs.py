@@ -28,9 +28,10 @@ class StepReward:
 
 @dataclass(frozen=True)
 class OutcomeCounts:
-    """Training executions of a run by how they ended."""
+    """Training executions of a run by how they ended. `cancelled`: of those that had been launched."""
 
     finished: int
+    cancelled: int
     unresolved: int
     timed_out: int
     false_forks: int
@@ -95,6 +96,7 @@ def outcome_counts(run: Run) -> OutcomeCounts:
     done = Q(state__in=[Execution.State.FINISHED, Execution.State.CANCELLED])
     row = Execution.objects.filter(run=run, group__kind=Group.Kind.TRAINING).aggregate(
         finished=Count("pk", filter=done),
+        cancelled=Count("pk", filter=Q(state=Execution.State.CANCELLED, launched_at__isnull=False)),
         unresolved=Count("pk", filter=Q(outcome=Execution.Outcome.UNRESOLVED)),
         timed_out=Count("pk", filter=Q(timed_out=True)),
         false_forks=Sum("num_false_forks"),

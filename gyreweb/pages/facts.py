@@ -67,6 +67,11 @@ class RunFacts:
         return cell_queries.active_overrides(self.run, self.now)
 
     @property
+    def num_finished(self) -> int:
+        """Launched executions that ended by themselves. F counts the cancelled ones too (algorithms.md §9)."""
+        return int(self.run.finished) - self.outcomes.cancelled
+
+    @property
     def steps(self) -> int:
         return int(self.config.get("steps", 0))
 

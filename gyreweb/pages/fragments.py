@@ -61,9 +61,12 @@ def _decisions(facts: RunFacts) -> dict[str, Any]:
     rows = decision_queries.decisions_of(facts.run, limit=NUM_DECISIONS, routine=False)
     return {
         "decisions": decision_queries.sentences(rows, facts.cells),
-        "num_decisions": rows[0].number if rows else 0,
         "run": facts.run,
     }
+
+
+def _num_decisions(facts: RunFacts) -> dict[str, Any]:
+    return {"num_decisions": decision_queries.num_decisions(facts.run)}
 
 
 def _longest(facts: RunFacts) -> dict[str, Any]:
@@ -94,9 +97,16 @@ def _batches(facts: RunFacts) -> dict[str, Any]:
 EVERY_PAGE = frozenset({"run", "executions", "cells", "decisions", "batches", "config"})
 FRAGMENTS = (
     Fragment("state", "pages/_state.html", EVERY_PAGE, STATE_EVENTS, _facts),
+    Fragment(
+        "num_executions", "pages/_num_executions.html", EVERY_PAGE, GROUP_EVENTS | EXECUTION_EVENTS, _facts
+    ),
+    Fragment("num_steps", "pages/_num_steps.html", EVERY_PAGE, frozenset({E.STEP_COMMITTED}), _facts),
     Fragment("alarms", "pages/_alarms.html", EVERY_PAGE, ALL_EVENTS - CALL_EVENTS, _alarms),
     Fragment("facts", "pages/_facts.html", frozenset({"run"}), ALL_EVENTS - CALL_EVENTS, _facts),
     Fragment("decisions", "pages/_decisions.html", frozenset({"run"}), frozenset({E.DECISION_MADE}), _decisions),
+    Fragment(
+        "num_decisions", "pages/_num_decisions.html", frozenset({"run"}), frozenset({E.DECISION_MADE}), _num_decisions
+    ),
     Fragment("longest", "pages/_longest.html", frozenset({"run"}), EXECUTION_EVENTS, _longest),
     Fragment("staleness", "pages/_staleness.html", frozenset({"run"}), frozenset({E.STEP_COMMITTED}), _facts),
     Fragment("cells", "pages/_cells.html", frozenset({"cells"}), CELL_EVENTS | WEIGHT_EVENTS, _cells),

@@ -8,7 +8,7 @@ from typing import Any
 
 from django import template
 from django.utils import timezone
-from django.utils.html import escape
+from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
 register = template.Library()
@@ -123,6 +123,15 @@ def item(mapping: dict[Any, Any], key: Any) -> Any:
 def dash(value: Any) -> Any:
     """A dash for nothing; 0 stays 0."""
     return "–" if value in NOTHING else value
+
+
+@register.simple_tag
+def counted(execution: Any, figure: Any) -> SafeString:
+    """A figure of the recorded tree, which is counted when the execution ends by itself; a dash before that."""
+    if execution.state == "finished":
+        return format_html("{}", figure)
+    why = "not counted: it was cancelled" if execution.state == "cancelled" else "counted when it ends"
+    return format_html('<span title="{}">–</span>', why)
 
 
 @register.simple_tag(takes_context=True)

@@ -197,3 +197,12 @@ async def test_what_a_listener_sends_changes_nothing(run: Run, listen: Listen) -
     assert (await listener.receive_json_from(timeout=20))["type"] == "beat"
     state = await database_sync_to_async(lambda: Run.objects.get(pk=run.pk).state)()
     assert state == "running"
+
+
+async def test_the_counts_of_the_menu_and_of_the_decisions_follow_the_feed(run: Run, listen: Listen) -> None:
+    dispatched = run.dispatched
+    listener = await listen(run.pk, since=run.event_seq)
+    await database_sync_to_async(_happen)(run, EventKind.GROUP_DISPATCHED)
+    assert (await until(listener, "update"))["fragments"]["num_executions"] == str(dispatched + 3)
+    await database_sync_to_async(_happen)(run, EventKind.DECISION_MADE)
+    assert (await until(listener, "update"))["fragments"]["num_decisions"] == "9,000"

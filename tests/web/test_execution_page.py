@@ -125,6 +125,28 @@ def test_evaluation_executions_say_that_they_are_never_trained(execution: Execut
     assert {row.why for row in stretches if row.last.number != 7} == {"evaluation executions are never trained"}
 
 
+def test_an_execution_that_still_runs_counts_its_recorded_calls_so_far(browser: Client, execution: Execution) -> None:
+    figures = outline.figures_of(calls.facts_of(execution))
+    Execution.objects.filter(pk=execution.pk).update(
+        state="running", outcome="", finished_at=None, num_calls=0, num_unique_tokens=0, num_total_tokens=0
+    )
+    reply = browser.get(f"/executions/{execution.pk}/")
+    assert reply.context["figures"] == figures
+    assert figures.calls == execution.num_calls > 0
+    assert figures.unique_tokens == execution.num_unique_tokens
+    assert f"<b>{figures.calls}</b> calls so far" in reply.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("state", "why"), [("running", "counted when it ends"), ("cancelled", "not counted: it was cancelled")]
+)
+def test_lists_show_no_zero_for_what_is_not_counted(browser: Client, run: Run, state: str, why: str) -> None:
+    Execution.objects.filter(run=run).update(state=state, outcome="", num_calls=0)
+    dash = f'<td class="n"><span title="{why}">–</span></td>'
+    assert dash in browser.get(f"/runs/{run.pk}/executions/").content.decode()
+    assert dash in browser.get(f"/runs/{run.pk}/").content.decode()
+
+
 def test_cancelling_needs_a_reason_and_happens_once(browser: Client, run: Run) -> None:
     row = Execution.objects.filter(run=run, state=Execution.State.RUNNING).first()
     browser.post(f"/executions/{row.pk}/cancel/", {"reason": ""})

@@ -40,7 +40,7 @@ def test_every_page_of_a_run_answers_and_its_tab_is_lit(browser: Client, run: Ru
     [
         ("", "has not decided anything yet"),
         ("executions/", "make status"),
-        ("cells/", "manage.py doctor"),
+        ("cells/", ".venv/bin/python manage.py doctor"),
         ("decisions/", "No decision here"),
         ("batches/", "refused decisions"),
         ("config/", "Preset"),
@@ -77,6 +77,17 @@ def test_the_overview_says_the_seven_facts(browser: Client, run: Run) -> None:
     assert facts.staleness.mean == pytest.approx(0.5, abs=0.2)
     assert facts.outcomes.false_forks == 0
     assert facts.outcomes.finished == run.finished
+
+
+def test_the_overview_tells_cancelled_executions_from_finished_ones(browser: Client, run: Run) -> None:
+    ended = run.finished
+    assert f"{run.dispatched} dispatched · {ended} finished</div>" in browser.get(f"/runs/{run.pk}/").content.decode()
+    for row in Execution.objects.filter(run=run, state=Execution.State.RUNNING, launched_at__isnull=False)[:2]:
+        browser.post(f"/executions/{row.pk}/cancel/", {"reason": "stuck"})
+    run.refresh_from_db()
+    assert run.finished == ended + 2
+    text = browser.get(f"/runs/{run.pk}/").content.decode()
+    assert f"{run.dispatched} dispatched · {ended} finished, 2 cancelled" in text
 
 
 def test_alarms_stand_first_and_the_worst_on_top(browser: Client, run: Run) -> None:

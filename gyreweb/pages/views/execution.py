@@ -47,6 +47,13 @@ def _took(found: Any) -> float | None:
     return (found.harness_ended_at - found.harness_started_at).total_seconds()
 
 
+def _figures(found: Any, facts: list[outline.CallFact]) -> outline.Figures:
+    """The sealed tree's figures; of an execution that is not sealed, what its recorded calls add up to so far."""
+    if found.state == "finished":
+        return outline.Figures(found.num_calls, found.num_unique_tokens, found.num_total_tokens)
+    return outline.figures_of(facts)
+
+
 def _workspace(request: HttpRequest, found: Any) -> dict[str, Any]:
     facts = calls.facts_of(found)
     stretches = outline.build(facts)
@@ -64,6 +71,7 @@ def _workspace(request: HttpRequest, found: Any) -> dict[str, Any]:
         "num_leaves": sum(stretch.role != "auxiliary" for stretch in stretches),
         "num_drawn": len(selection.draws),
         "num_calls": len(facts),
+        "figures": _figures(found, facts),
         "selected": selected,
         "view": view if view in VIEWS else "transcript",
     }
