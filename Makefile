@@ -22,7 +22,7 @@ stop:  ## Stop what `make up` started, from another terminal
 	@$(VENV_PYTHON) -m gyreweb.supervisor stop
 
 status:  ## What runs, and where
-	@$(VENV_PYTHON) -m gyreweb.supervisor status
+	@$(VENV_PYTHON) -m gyreweb.supervisor status || [ $$? -eq 3 ]
 
 clean-data:  ## Delete all runs, logs and checkpoints in GYRE_HOME (asks first; YES=1 does not)
 	@$(VENV_PYTHON) -m gyreweb.supervisor clean-data

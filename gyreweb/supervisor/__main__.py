@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from gyreweb import env
 from gyreweb.supervisor import down
 from gyreweb.supervisor.up import Options, up
 
@@ -17,7 +18,12 @@ COMMANDS = {
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m gyreweb.supervisor", description=__doc__)
     parser.add_argument("command", choices=COMMANDS)
-    return COMMANDS[parser.parse_args().command]()
+    command = COMMANDS[parser.parse_args().command]
+    try:
+        return command()
+    except env.BadEnvironment as error:
+        print(f"gyre: {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

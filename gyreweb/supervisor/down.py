@@ -41,12 +41,14 @@ def status() -> int:
     running = record.is_held(home)
     mine = record.read(home)
     print(f"home      {home}")
-    print(f"gyre      {f'runs, pid {mine.pid}' if running and mine else 'not running'}")
     if running and mine:
+        print(f"gyre      runs, pid {mine.pid}")
         print(f"dashboard {mine.web}")
         print(f"proxy     {mine.proxy}")
     for name, server in (("postgres", Postgres(home)), ("valkey", Valkey(home))):
         print(f"{name:9} {f'pid {pid}' if (pid := server.pid()) else 'not running'}")
+    if not running:
+        print(f"Gyre is not running here ({home}); start it with `make up`.")
     return 0 if running else 3
 
 

@@ -14,8 +14,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agents.harness.sandbox import processes
-from agents.harness.sandbox.base import SUPERVISOR_MARK as TOKEN_VARIABLE
+from agents.harness.sandbox.base import SUPERVISOR_MARK
 from gyreweb.supervisor.errors import CannotStart
+
+TOKEN_VARIABLE = SUPERVISOR_MARK
 
 
 @dataclass(frozen=True)

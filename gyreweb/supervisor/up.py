@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from agents import config
 from gyreweb import embedded, env
 from gyreweb.embedded import ports as tcp
 from gyreweb.supervisor import record
@@ -44,6 +45,7 @@ def up(options: Options) -> int:
     home = env.home()
     with Signals() as signals:
         try:
+            _check(options)
             if record.is_held(home):
                 raise CannotStart(record.already_running(home))
             ports = _choose_ports(options.once)
@@ -54,7 +56,7 @@ def up(options: Options) -> int:
                 console.notice(f"Data and logs: {home}")
                 with embedded.servers(home) as urls:
                     os.environ |= urls.environment()
-                    _prepare_database(console)
+                    _prepare_database(options, console)
                     children = _children(home, host, ports, mine, console)
                     try:
                         return _run(options, Watch(children, urls, home, console), mine, console)
@@ -69,6 +71,14 @@ def up(options: Options) -> int:
         except (CannotStart, embedded.EmbeddedError) as error:
             console.notice(f"gyre: {error}")
             return 1
+
+
+def _check(options: Options) -> None:
+    """Raises CannotStart when no run could be launched with these options."""
+    try:
+        config.preset(options.preset, **({} if options.seed is None else {"seed": options.seed}))
+    except config.BadConfig as error:
+        raise CannotStart("; ".join(f"{name.upper()}: {why}" for name, why in error.problems.items())) from error
 
 
 def _children(home: Path, host: str, ports: Ports, mine: record.Record, console: Console) -> list[Child]:
@@ -99,18 +109,20 @@ def _choose_ports(once: bool) -> Ports:
     return Ports(*chosen)
 
 
-def _prepare_database(console: Console) -> None:
+def _prepare_database(options: Options, console: Console) -> None:
     os.environ["DJANGO_SETTINGS_MODULE"] = "gyreweb.settings"
     import django
 
     django.setup()
     from django.core.management import call_command
 
-    from gyreweb.supervisor.accounts import ADMIN, create_first_admin
+    from gyreweb.supervisor.accounts import ADMIN, create_first_admin, login_hint
 
     call_command("migrate", verbosity=0, interactive=False)
     if password := create_first_admin():
         console.notice(f"Login, shown only once: {ADMIN} / {password}")
+    elif not options.once:
+        console.notice(login_hint())
 
 
 def _run(options: Options, watch: Watch, mine: record.Record, console: Console) -> int:

@@ -82,7 +82,9 @@ def test_a_run_survives_kill_9_of_everything_and_once_ends_with_its_summary(home
         for pid in (first.pid, *record.marked(mine), Postgres(home).pid(), Valkey(home).pid()):
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
-    assert ask("status").returncode == 3
+    down = ask("status")
+    assert down.returncode == 3
+    assert f"Gyre is not running here ({home}); start it with `make up`." in down.stdout
 
     with up(ONCE="1", SEED="3") as once:
         output, notices = once.communicate()
@@ -98,8 +100,14 @@ def test_a_run_survives_kill_9_of_everything_and_once_ends_with_its_summary(home
 
 
 def test_stop_from_another_terminal_ends_everything(home: Path, free_ports: None) -> None:
+    assert manage("migrate", "-v0").returncode == 0
+    made = manage(
+        "createsuperuser", "--noinput", "--username=jo", "--email=", DJANGO_SUPERUSER_PASSWORD="not-so-secret"
+    )
+    assert made.returncode == 0, made.stderr
     with up() as running:
-        read_until(running, "Dashboard:")
+        lines = read_until(running, "Dashboard:")
+        assert "Login: jo (forgotten? .venv/bin/python manage.py changepassword jo)" in lines
         mine = record.read(home)
         assert mine is not None
         stopped = ask("stop")
@@ -122,6 +130,32 @@ def test_a_taken_dashboard_port_is_named_with_its_variable(home: Path, monkeypat
         f"gyre: port {port} for the dashboard is taken by another program. Set GYRE_WEB_PORT"
     )
     assert Postgres(home).pid() is None
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("PRESET", "nope", "gyre: PRESET: 'nope' is unknown; known presets: "),
+        ("SEED", "two", "gyre: SEED='two' is not a whole number"),
+        ("SEED", "-1", "gyre: SEED: Input should be greater than or equal to 0 (got -1)"),
+    ],
+)
+def test_a_preset_or_seed_that_cannot_be_used_is_refused_before_anything_starts(
+    home: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    refused = ask("up")
+    assert refused.returncode == 1
+    assert (refused.stdout + refused.stderr).startswith(message)
+    assert not home.exists()
+
+
+def test_make_status_is_no_error_when_nothing_runs(home: Path) -> None:
+    python = f"VENV_PYTHON={sys.executable}"
+    done = subprocess.run(
+        ["make", "-s", "status", python], cwd=env.REPO_ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_clean_data_asks_before_it_deletes(home: Path) -> None:
