@@ -61,7 +61,7 @@ class RunConfig(BaseModel):
     rho_min: float = Field(0.5, gt=0, le=1, description="Share of B that must be ready before a cell leaves rollout.")
     supply_hold_s: float = Field(20, ge=0, description="Seconds the supply check must hold.")
     min_rollout_cells: int = Field(1, ge=0, description="Cells that stay in rollout while executions are owed.")
-    j_max: int = Field(5, ge=1, description="Trajectories per execution.")
+    j_max: int = Field(5, ge=1, description="Most trajectories drawn per execution.")
     role_order: tuple[Role, ...] = Field(
         ("main", "main-summary", "sub-agent", "sub-agent-summary"), description="Highest priority first."
     )
@@ -123,13 +123,13 @@ class RunConfig(BaseModel):
     harness_timeout_s: float = Field(
         14_400,
         gt=0,
-        description="Time of the harness; time held by the proxy does not count. A task's own shorter limit wins.",
+        description="Seconds of the harness; time held by the proxy does not count. A task's own shorter limit wins.",
     )
     overall_timeout_s: float = Field(
-        16_200, gt=0, description="Time of preparation and harness together; time held by the proxy does not count."
+        16_200, gt=0, description="Seconds of preparation and harness; time held by the proxy does not count."
     )
     evaluation_timeout_s: float = Field(
-        1_800, gt=0, description="Time of everything the evaluator runs. A task's own shorter limit wins."
+        1_800, gt=0, description="Seconds of everything the evaluator runs. A task's own shorter limit wins."
     )
     min_votes: int = Field(2, ge=1, description="Rewarded executions that make a group usable; with fewer it is void.")
     reward_key: str = Field("reward", description="Key of reward.json that is trained.")

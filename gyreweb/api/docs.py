@@ -9,6 +9,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from drf_spectacular.generators import SchemaGenerator
 
+from agents.config import allowed
 from agents.web.api_tokens import tokens_of
 from gyreweb.api.schema import SCOPE
 from gyreweb.pages.shell import page, show, viewer_of
@@ -18,13 +19,15 @@ METHODS = ("get", "post", "patch", "put", "delete")
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a shape. `shape` names the component that it holds, `choices` the values that it may have."""
+    """One field of a shape. `choices` are the values that it may have, `allowed` is the range of a number in words,
+    `shape` the component that it holds."""
 
     name: str
     kind: str
     text: str
     required: bool
     choices: list[Any]
+    allowed: str = ""
     shape: str = ""
 
 
@@ -81,13 +84,13 @@ def _component(name: str) -> dict[str, Any]:
     return found
 
 
-def _fields(name: str) -> list[Field]:
-    found = _component(name)
+def _fields(holder: str) -> list[Field]:
+    found = _component(holder)
     required = set(found.get("required", []))
-    return [_field(name, spec, name in required) for name, spec in found.get("properties", {}).items()]
+    return [_field(name, spec, name in required, holder) for name, spec in found.get("properties", {}).items()]
 
 
-def _field(name: str, spec: dict[str, Any], required: bool) -> Field:
+def _field(name: str, spec: dict[str, Any], required: bool, holder: str) -> Field:
     """A reference stands in the field itself, in its `allOf`, or in the items of its array."""
     inner = spec.get("items", spec)
     shape = _named(inner) or next((_named(part) for part in inner.get("allOf", [])), "")
@@ -101,6 +104,7 @@ def _field(name: str, spec: dict[str, Any], required: bool) -> Field:
         text=spec.get("description", ""),
         required=required,
         choices=choices,
+        allowed=allowed(name) if holder == "Settings" else "",
         shape="" if choices else shape,
     )
 

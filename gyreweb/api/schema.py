@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerFieldExtension
@@ -56,7 +57,7 @@ def _openapi_3_0(spec: dict[str, Any]) -> dict[str, Any]:
     """
     found = {name: value for name, value in spec.items() if name not in ("title", "default")}
     default = spec["default"]
-    said = ", ".join(map(str, default)) if isinstance(default, list) else str(default)
+    said = ", ".join(map(str, default)) if isinstance(default, list) else json.dumps(default).strip('"')
     found["description"] = f"{spec['description']} Cluster default: {said or 'empty'}."
     if "const" in found:
         found["enum"] = [found.pop("const")]

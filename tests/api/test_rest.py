@@ -112,6 +112,7 @@ def test_the_page_about_the_api_says_the_scope_of_each_operation_and_shows_code_
     assert 'than <code class="mono">after</code>' in text
     settings = {field.name: field for field in reply.context["shapes"]["Settings"]}
     assert "ppo_clip_behaviour" in settings["loss"].choices
+    assert settings["cells"].allowed == "at least 1 and at most 64"
     assert '<a class="link" href="#shape-Settings">Settings</a>' in text
 
 
