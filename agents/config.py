@@ -72,9 +72,8 @@ class RunConfig(BaseModel):
     tokens_per_micro_step: int = Field(
         262_144, ge=16, description="Most tokens packed into one micro-step; at least context_tokens."
     )
-    kv_on_update: Literal["recompute", "keep"] = Field(
-        "recompute",
-        description="Cached keys and values when weights change. They are recomputed; keep changes nothing yet.",
+    kv_on_update: Literal["recompute"] = Field(
+        "recompute", description="Cached keys and values when weights change: they are recomputed."
     )
     packing: Literal["per_trajectory"] = Field(
         "per_trajectory", description="How micro-steps are filled: whole trajectories side by side."
