@@ -39,7 +39,7 @@ class EngineProcess:
     def __init__(
         self, home: Path, model_folder: Path, seed: int, context_tokens: int, max_calls: int, kv_tokens: int
     ) -> None:
-        self.key = secrets.token_urlsafe(32)
+        self.key = secrets.token_hex(32)  # never begins with "-", which the command line would take for an option
         self._home = home
         self._spec = EngineSpec(
             model_path=str(model_folder),
