@@ -37,5 +37,5 @@ check: setup-dev  ## Style, types, import rules, module sizes
 	.venv/bin/lint-imports
 	$(VENV_PYTHON) -m pytest tests/architecture -q
 
-prove: setup  ## Train seeds 1 to 3 and the control to their ends and print a table (about an hour)
+prove: setup  ## Train seeds 1 to 3 and the control to their ends and print a table (about 20 minutes on two cores)
 	@$(VENV_PYTHON) -m gyreweb.prove $(ARGS)

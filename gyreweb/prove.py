@@ -1,6 +1,7 @@
 """`make prove`: does the product learn? Seeds 1 to 3 of `quickstart` must, the control with permuted rewards must not.
 
-Each run has its own home below $GYRE_HOME/prove, so an interrupted proof goes on where it stopped. About an hour.
+Each run has its own home below $GYRE_HOME/prove, so an interrupted proof goes on where it stopped.
+All four took 17 minutes on two cores.
 """
 
 import argparse
