@@ -18,6 +18,7 @@ from agents.models import (
     Group,
     Node,
     Project,
+    ProxyProcess,
     RequestBody,
     Run,
     RunEvent,
@@ -182,3 +183,9 @@ class RequestBodyAdmin(ReadOnlyAdmin):
     list_display = ("id", "run", "hash", "created_at")
     list_select_related = ("run",)
     ordering = ("-id",)
+
+
+@admin.register(ProxyProcess)
+class ProxyProcessAdmin(ReadOnlyAdmin):
+    list_display = ("name", "epoch", "address", "socket", "pid", "started_at", "seen_at", "stopped_at")
+    ordering = ("name",)

@@ -28,6 +28,12 @@ class Call(models.Model):
     execution = models.ForeignKey(Execution, on_delete=models.CASCADE, related_name="calls")
     attempt = models.PositiveIntegerField()
     number = models.PositiveIntegerField(help_text="0, 1, … in order of arrival within (execution, attempt).")
+    uid = models.CharField(
+        max_length=32,
+        blank=True,
+        default="",
+        help_text="The proxy's own id: tells a repeated commit from another call.",
+    )
     parent_number = models.IntegerField(null=True, blank=True, help_text="Call whose ids this one extends.")
     prefix_tokens = models.PositiveIntegerField(default=0, help_text="Ids shared with the parent's input + output.")
     input_tokens = models.PositiveIntegerField(default=0)

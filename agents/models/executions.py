@@ -4,6 +4,7 @@ from django.db import models
 from django.db.models import Q
 
 from agents.models.projects import Task
+from agents.models.proxies import ProxyProcess
 from agents.models.runs import Run
 
 
@@ -80,6 +81,14 @@ class Execution(models.Model):
     timed_out = models.BooleanField(default=False)
 
     key_hash = models.BinaryField(max_length=32, null=True, blank=True, help_text="SHA-256 of the attempt's proxy key.")
+    proxy = models.ForeignKey(
+        ProxyProcess,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="executions",
+        help_text="The proxy that records the attempt, written with its lease; none: any proxy may.",
+    )
     lease_owner = models.CharField(max_length=120, blank=True)
     lease_expires_at = models.DateTimeField(null=True, blank=True)
     sandbox = models.JSONField(default=dict, help_text="What a replacement worker needs to adopt the sandbox.")
