@@ -16,12 +16,15 @@ from agents.models import (
     Draw,
     Execution,
     Group,
+    KeptWorkspace,
     Node,
     Project,
     ProxyProcess,
+    Reassessment,
     RequestBody,
     Run,
     RunEvent,
+    SelectionRecord,
     Task,
     TaskSet,
     Trajectory,
@@ -189,3 +192,23 @@ class RequestBodyAdmin(ReadOnlyAdmin):
 class ProxyProcessAdmin(ReadOnlyAdmin):
     list_display = ("name", "epoch", "address", "socket", "pid", "started_at", "seen_at", "stopped_at")
     ordering = ("name",)
+
+
+@admin.register(KeptWorkspace)
+class KeptWorkspaceAdmin(ReadOnlyAdmin):
+    list_display = ("id", "execution", "attempt", "host", "num_bytes", "problem", "created_at", "deleted_at")
+    ordering = ("-id",)
+
+
+@admin.register(Reassessment)
+class ReassessmentAdmin(ReadOnlyAdmin):
+    list_display = ("id", "execution", "attempt", "state", "owner", "reason", "effect", "created_at", "finished_at")
+    list_filter = ("state",)
+    list_select_related = ("owner",)
+    ordering = ("-id",)
+
+
+@admin.register(SelectionRecord)
+class SelectionRecordAdmin(ReadOnlyAdmin):
+    list_display = ("id", "execution", "attempt", "batch", "j_max", "num_leaves", "num_drawn", "num_selected_tokens")
+    ordering = ("-id",)

@@ -1,5 +1,6 @@
 """Groups, executions and their assessments (algorithms.md §1, §5)."""
 
+from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
@@ -134,7 +135,10 @@ class Execution(models.Model):
 
 
 class Assessment(models.Model):
-    """One verdict of the evaluator. A re-assessment adds a row; the old one stays."""
+    """One verdict of the evaluator. A re-assessment adds a row; the old one stays.
+
+    `in_force`: the execution's outcome and reward rest on it. One verdict per attempt that ended is.
+    """
 
     class Status(models.TextChoices):
         SCORED = "scored"
@@ -152,7 +156,59 @@ class Assessment(models.Model):
     exit_code = models.IntegerField(null=True, blank=True)
     log = models.TextField(blank=True)
     duration_s = models.FloatField(default=0.0)
+    in_force = models.BooleanField(default=True, help_text="The execution's outcome and reward rest on it.")
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         indexes = [models.Index(fields=["execution", "-id"])]
+
+
+class KeptWorkspace(models.Model):
+    """The files that an attempt left, as they were before its evaluator saw them: what a re-assessment works on.
+
+    `path` is an archive on `host`; empty when nothing was kept, and `problem` says why.
+    """
+
+    execution = models.OneToOneField(Execution, on_delete=models.CASCADE, related_name="workspace")
+    attempt = models.PositiveIntegerField()
+    host = models.CharField(max_length=255)
+    path = models.TextField(blank=True)
+    num_bytes = models.PositiveBigIntegerField(default=0)
+    problem = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    deleted_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["created_at"], condition=Q(deleted_at__isnull=True), name="workspaces_on_disk")]
+
+
+class Reassessment(models.Model):
+    """A person's wish that the evaluator runs again, with its reason: the audit of every verdict after the first."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued"
+        RUNNING = "running"
+        DONE = "done"  # `assessment` is its verdict
+        FAILED = "failed"  # `error` says why there is none
+
+    execution = models.ForeignKey(Execution, on_delete=models.CASCADE, related_name="reassessments")
+    attempt = models.PositiveIntegerField()
+    state = models.CharField(max_length=10, choices=State, default=State.QUEUED)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL)
+    reason = models.TextField()
+    error = models.TextField(blank=True)
+    effect = models.TextField(blank=True, help_text="What the verdict changed, or why it changed nothing.")
+    assessment = models.OneToOneField(
+        Assessment, null=True, blank=True, on_delete=models.CASCADE, related_name="reassessment"
+    )
+    lease_owner = models.CharField(max_length=120, blank=True)
+    lease_expires_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["execution"], condition=Q(state__in=["queued", "running"]), name="one_reassessment_at_a_time"
+            )
+        ]

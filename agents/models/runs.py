@@ -31,6 +31,9 @@ class Run(models.Model):
     config_version = models.PositiveIntegerField(default=1)
     seed = models.BigIntegerField()
     policy_kind = models.CharField(max_length=20)
+    imported_from = models.CharField(
+        max_length=200, blank=True, help_text="The export whose rows these are; such a run never goes on."
+    )
     idempotency_key = models.CharField(max_length=64, blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -5,6 +5,30 @@ from django.db import models
 from agents.models.executions import Execution
 
 
+class SelectionRecord(models.Model):
+    """Under which bounds selection saw an execution, and what its tokens would have cost otherwise, in tokens.
+
+    The `cost_…` columns count tokens that go through forward and backward (agents.core.costs).
+    """
+
+    execution = models.OneToOneField(Execution, on_delete=models.CASCADE, related_name="selection")
+    attempt = models.PositiveIntegerField()
+    batch = models.PositiveIntegerField()
+    seed = models.CharField(max_length=120)
+    j_max = models.PositiveIntegerField()
+    context_tokens = models.PositiveIntegerField()
+    role_order = models.JSONField(help_text="Classes, highest first.")
+    num_leaves = models.PositiveIntegerField(help_text="Calls that selection could draw.")
+    num_drawn = models.PositiveIntegerField()
+    num_selectable_tokens = models.PositiveBigIntegerField(help_text="Sampled tokens on the path of some leaf.")
+    num_selected_tokens = models.PositiveBigIntegerField(help_text="Targets of the trajectories that are trained.")
+    cost_every_call_tokens = models.PositiveBigIntegerField()
+    cost_every_leaf_tokens = models.PositiveBigIntegerField()
+    cost_uncapped_tokens = models.PositiveBigIntegerField()
+    cost_selected_tokens = models.PositiveBigIntegerField()
+    cost_tree_tokens = models.PositiveBigIntegerField()
+
+
 class Draw(models.Model):
     execution = models.ForeignKey(Execution, on_delete=models.CASCADE, related_name="draws")
     attempt = models.PositiveIntegerField()
