@@ -284,6 +284,7 @@ class LiveCall:
             attempt=execution.attempt,
             run=execution.run_id,
             number=self.number,
+            uid=self.id,
             parent_number=None if parent is None else parent.number,
             prefix_tokens=prepared.prefix_tokens,
             input_tokens=len(prepared.input_ids),

@@ -41,11 +41,11 @@ WITH live AS (
     ON CONFLICT (run_id, hash) DO NOTHING
 ), recorded AS (
     INSERT INTO agents_call (
-        execution_id, attempt, number, parent_number, prefix_tokens, input_tokens, output_tokens, tokens, state,
+        execution_id, attempt, number, uid, parent_number, prefix_tokens, input_tokens, output_tokens, tokens, state,
         dialect, role, conversation, branch_reason, false_fork, malformed, finish_reason, sampling, versions,
         request_hash, messages, reply, model_asked, cell, cached_tokens, error, started_at, first_token_s,
         duration_s, held_s, committed_at)
-    SELECT id, %(attempt)s, %(number)s, %(parent_number)s, %(prefix_tokens)s, %(input_tokens)s, %(output_tokens)s,
+    SELECT id, %(attempt)s, %(number)s, %(uid)s, %(parent_number)s, %(prefix_tokens)s, %(input_tokens)s, %(output_tokens)s,
         %(tokens)b, %(state)s, %(dialect)s, %(role)s, %(conversation)s, %(branch_reason)s, %(false_fork)s,
         %(malformed)s, %(finish_reason)s, %(sampling)s::jsonb, %(versions)s::jsonb, %(request_hash)s,
         %(messages)s::jsonb, %(reply)s::jsonb, %(model_asked)s, %(cell)s, %(cached_tokens)s, %(error)s,
@@ -104,6 +104,7 @@ class CallRow:
     attempt: int
     run: int
     number: int
+    uid: str
     parent_number: int | None
     prefix_tokens: int
     input_tokens: int
