@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import secrets
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,7 +19,7 @@ from agents.proxy import dialects
 from agents.proxy.call import LiveCall, Services
 from agents.proxy.canonical import BadRequest, ModelRequest
 from agents.proxy.dialects import models
-from agents.proxy.dialects.base import ERRORS, MODEL, Dialect, Head
+from agents.proxy.dialects.base import MODEL, Dialect, Head
 from agents.proxy.engine import CONTEXT_MARGIN_TOKENS, EngineClient
 from agents.proxy.registry import Sessions
 from agents.proxy.replies import Failure, Finish
@@ -39,11 +41,11 @@ _EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-cont
 
 
 class Refusal(Exception):
-    """A request that gets an error of this kind."""
+    """A request that gets an error of this kind; `stream`: as the body of a stream, where its dialect has it so."""
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind: str, message: str, stream: bytes | None = None) -> None:
         super().__init__(message)
-        self.kind, self.message = kind, message
+        self.kind, self.message, self.stream = kind, message, stream
 
 
 @dataclass(slots=True)
@@ -144,7 +146,7 @@ class ProxyApp:
             return joined
         room = session.context_tokens - CONTEXT_MARGIN_TOKENS - len(prepared.input_ids)
         if room < 1:
-            raise Refusal("too_long", dialect.too_long(len(prepared.input_ids), session.context_tokens))
+            raise _too_long(dialect, request, len(prepared.input_ids), session.context_tokens)
         call = LiveCall(
             self.services,
             session,
@@ -230,7 +232,9 @@ class _Answer:
         if isinstance(last, Failure):
             return await _refuse(self._send, self._dialect, Refusal(last.kind, last.message))
         if isinstance(last, Finish):
-            await _respond(self._send, 200, self._dialect.whole(self._head, self._call.parser.reply, last))
+            await _respond(
+                self._send, 200, self._dialect.whole(self._head, self._call.request, self._call.parser.reply, last)
+            )
 
     async def _stream(self, reader: asyncio.Event) -> None:
         call, encoder = self._call, self._dialect.stream(self._head, self._call.request)
@@ -300,9 +304,21 @@ async def _body(scope: Scope, receive: Receive) -> bytes:
     return b"".join(chunks)
 
 
+def _too_long(dialect: Dialect, request: ModelRequest, input_tokens: int, limit: int) -> Refusal:
+    message = dialect.too_long(input_tokens, limit)
+    head = Head(f"{dialect.reply_id_prefix}{secrets.token_hex(16)}", MODEL, input_tokens, int(time.time()))
+    return Refusal("too_long", message, dialect.too_long_stream(head, request, message) if request.stream else None)
+
+
 async def _refuse(send: Send, dialect: Dialect, refusal: Refusal) -> None:
+    if refusal.stream is not None:
+        await send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
+        return await send({"type": "http.response.body", "body": refusal.stream})
+    passes = refusal.kind in ("unavailable", "engine")
     extra = [(b"retry-after", b"1")] if refusal.kind == "unavailable" else []
-    await _respond(send, ERRORS[refusal.kind], dialect.error(refusal.kind, refusal.message), extra)
+    # The official clients would try a 409 again.
+    extra += [] if passes else [(b"x-should-retry", b"false")]
+    await _respond(send, dialect.status(refusal.kind), dialect.error(refusal.kind, refusal.message), extra)
 
 
 async def _respond(send: Send, status: int, body: bytes, extra: list[tuple[bytes, bytes]] | None = None) -> None:

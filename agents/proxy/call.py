@@ -124,7 +124,8 @@ class LiveCall:
             reason, stop = "stop_sequence", self.parser.stopped_by
         if self.parser.reply.tool_calls and reason != "length":
             reason, stop = "tool_calls", None
-        end = Finish(reason, len(self.sampled.ids), self.sampled.cached_tokens, stop)
+        tokens = (len(self.sampled.ids), self.sampled.cached_tokens)
+        end = Finish(reason, *tokens, stop, self.parser.reasoning_tokens)
         if not await self._record(end, ""):
             return Failure("dead_key", "this execution has ended or was started again")
         self.events.extend(pieces)

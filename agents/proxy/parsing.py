@@ -38,6 +38,8 @@ class ReplyParser:
             *rendering.stop_ids,
         }
         self.reply = Reply()
+        #: Ids of the reasoning, with those that mark its beginning and end.
+        self.reasoning_tokens = 0
         #: The stop string that ended the text, once one did.
         self.stopped_by: str | None = None
 
@@ -46,6 +48,7 @@ class ReplyParser:
         pieces: list[Piece] = []
         run: list[int] = []
         for i in ids:
+            was_reasoning = self._state == _REASONING
             if self._drafted is not None:
                 self._drafted.append(i)
             if self._state == _TOOL:
@@ -59,6 +62,7 @@ class ReplyParser:
                 self._switch(i, pieces)
             else:
                 run.append(i)
+            self.reasoning_tokens += was_reasoning or self._state == _REASONING
         self._take(run, pieces)
         return pieces
 
@@ -68,6 +72,7 @@ class ReplyParser:
         if self._state == _REASONING and self._drafted is not None:
             # A tool call ended the reasoning, which was never closed.
             drafted, self._drafted, self._state = self._drafted, None, _TEXT
+            self.reasoning_tokens -= len(drafted)
             self._held = ""
             return [*self.feed(drafted), *self.finish()]
         self._text(self._decoder.flush(), pieces)

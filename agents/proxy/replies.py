@@ -39,6 +39,7 @@ class Finish:
     output_tokens: int
     cached_tokens: int = 0
     stop_sequence: str | None = None
+    reasoning_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,17 @@
 from agents.proxy.dialects.anthropic_messages import AnthropicMessages
 from agents.proxy.dialects.base import Dialect
 from agents.proxy.dialects.openai_chat import OpenAIChat
+from agents.proxy.dialects.openai_responses import OpenAIResponses
 
 OPENAI_CHAT = OpenAIChat()
+OPENAI_RESPONSES = OpenAIResponses()
 ANTHROPIC_MESSAGES = AnthropicMessages()
 
 BY_PATH: dict[str, Dialect] = {
     "/v1/chat/completions": OPENAI_CHAT,
     "/chat/completions": OPENAI_CHAT,
+    "/v1/responses": OPENAI_RESPONSES,
+    "/responses": OPENAI_RESPONSES,
     "/v1/messages": ANTHROPIC_MESSAGES,
     "/v1/messages/count_tokens": ANTHROPIC_MESSAGES,
 }
@@ -17,4 +21,6 @@ BY_PATH: dict[str, Dialect] = {
 
 def of_path(path: str) -> Dialect:
     """The dialect that a path speaks; for an unknown one, the one in which to say so."""
+    if "/responses" in path:
+        return OPENAI_RESPONSES
     return BY_PATH.get(path) or (ANTHROPIC_MESSAGES if "/messages" in path else OPENAI_CHAT)

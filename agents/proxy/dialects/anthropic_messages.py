@@ -68,7 +68,7 @@ class AnthropicMessages(Dialect):
     def stream(self, head: Head, request: ModelRequest) -> StreamEncoder:
         return _Stream(head)
 
-    def whole(self, head: Head, reply: Reply, finish: Finish) -> bytes:
+    def whole(self, head: Head, request: ModelRequest, reply: Reply, finish: Finish) -> bytes:
         content = [_block(piece) for piece in reply.pieces()]
         message = _message_head(head)
         message |= {"content": content, "usage": _usage(head, finish)}
@@ -77,6 +77,9 @@ class AnthropicMessages(Dialect):
 
     def error(self, kind: str, message: str) -> bytes:
         return orjson.dumps(_error(kind, message))
+
+    def status(self, kind: str) -> int:
+        return 529 if kind == "unavailable" else super().status(kind)
 
     def too_long(self, input_tokens: int, limit: int) -> str:
         return f"prompt is too long: {input_tokens} tokens > {limit} maximum"

@@ -60,15 +60,23 @@ class Dialect(ABC):
     def stream(self, head: Head, request: ModelRequest) -> StreamEncoder: ...
 
     @abstractmethod
-    def whole(self, head: Head, reply: Reply, finish: Finish) -> bytes: ...
+    def whole(self, head: Head, request: ModelRequest, reply: Reply, finish: Finish) -> bytes: ...
 
     @abstractmethod
     def error(self, kind: str, message: str) -> bytes:
-        """Body of an error reply; its status is ERRORS[kind]."""
+        """Body of an error reply."""
+
+    def status(self, kind: str) -> int:
+        """HTTP status of an error reply."""
+        return ERRORS[kind]
 
     @abstractmethod
     def too_long(self, input_tokens: int, limit: int) -> str:
         """The words by which harnesses know that they must compact."""
+
+    def too_long_stream(self, head: Head, request: ModelRequest, message: str) -> bytes | None:
+        """Body of the stream that says so to a client that asked for one; None where it gets an error reply as well."""
+        return None
 
 
 def expect(body: dict[str, Any], name: str, kinds: type | tuple[type, ...], default: Any = None) -> Any:

@@ -67,7 +67,7 @@ class OpenAIChat(Dialect):
     def stream(self, head: Head, request: ModelRequest) -> StreamEncoder:
         return _Stream(head, request.include_usage)
 
-    def whole(self, head: Head, reply: Reply, finish: Finish) -> bytes:
+    def whole(self, head: Head, request: ModelRequest, reply: Reply, finish: Finish) -> bytes:
         message: dict[str, Any] = {"role": "assistant", "content": reply.content or None, "refusal": None}
         if not reply.tool_calls and not reply.content:
             message["content"] = ""
@@ -89,13 +89,10 @@ class OpenAIChat(Dialect):
         )
 
     def error(self, kind: str, message: str) -> bytes:
-        return orjson.dumps(_error(kind, message))
+        return error_body(kind, message)
 
     def too_long(self, input_tokens: int, limit: int) -> str:
-        return (
-            f"This model's maximum context length is {limit} tokens. However, your messages resulted in "
-            f"{input_tokens} tokens. Please reduce the length of the messages."
-        )
+        return too_long_text(input_tokens, limit)
 
 
 class _Stream(StreamEncoder):
@@ -125,7 +122,7 @@ class _Stream(StreamEncoder):
                     end += self._open + b'],"usage":' + orjson.dumps(_usage(self._head, event)) + b"}\n\n"
                 return end + b"data: [DONE]\n\n"
             case Failure(kind, message):
-                return b"data: " + orjson.dumps(_error(kind, message)) + b"\n\n"
+                return b"data: " + error_body(kind, message) + b"\n\n"
 
     def _choice(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
@@ -168,9 +165,19 @@ def _usage(head: Head, finish: Finish) -> dict[str, Any]:
         "completion_tokens": finish.output_tokens,
         "total_tokens": head.input_tokens + finish.output_tokens,
         "prompt_tokens_details": {"cached_tokens": finish.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": finish.reasoning_tokens},
     }
 
 
-def _error(kind: str, message: str) -> dict[str, Any]:
+def error_body(kind: str, message: str) -> bytes:
+    """An error in OpenAI's shape."""
     type_, code = _CODES[kind]
-    return {"error": {"message": message, "type": type_, "param": None, "code": code}}
+    return orjson.dumps({"error": {"message": message, "type": type_, "param": None, "code": code}})
+
+
+def too_long_text(input_tokens: int, limit: int) -> str:
+    """OpenAI's words for a prompt over the context."""
+    return (
+        f"This model's maximum context length is {limit} tokens. However, your messages resulted in "
+        f"{input_tokens} tokens. Please reduce the length of the messages."
+    )
