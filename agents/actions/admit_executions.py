@@ -12,10 +12,11 @@ from agents.actions.errors import Refused
 from agents.core import draws
 from agents.core.advantage import advantages
 from agents.core.codec import Bools, NodeTokens
+from agents.core.costs import NO_COSTS, costs
 from agents.core.fold import Folded, fold
 from agents.core.outcome import Outcome
 from agents.core.selection import Bounds, Selected, Selection, select
-from agents.models import Draw, Execution, Group, Run, Trajectory
+from agents.models import Draw, Execution, Group, Run, SelectionRecord, Trajectory
 from agents.recorded import calls_of
 
 
@@ -54,6 +55,8 @@ class _Chosen:
 
     execution: Execution
     folded: Folded
+    bounds: Bounds
+    seed: str
     selection: Selection
     stale: frozenset[int]
 
@@ -72,12 +75,14 @@ def admit_executions(group_id: int, terms: Terms) -> Admitted:
     Draws, trajectories, exclusions and advantages are written in the caller's transaction. Advantages are what they are
     now: a later re-assessment or cancellation changes nothing.
     """
+    members = Execution.objects.select_for_update(no_key=True).filter(group=group_id).defer("harness_log")
+    members = list(members.order_by("pk"))  # before the group: rows are locked in the order execution, group, run
     group = Group.objects.select_for_update(of=("self",), no_key=True).select_related("run").get(pk=group_id)
     if group.state != Group.State.READY or group.kind != Group.Kind.TRAINING:
         raise Refused(
             f"group {group_id} is a {group.state} {group.kind} group; only a ready training group is admitted"
         )
-    voters = [e for e in group.executions.order_by("index") if Outcome(e.outcome).votes]
+    voters = sorted((e for e in members if Outcome(e.outcome).votes), key=lambda e: e.index)
     rewards = _rewards(group, voters)
     scores = advantages(rewards, group.run.config["advantage"])
     calls = calls_of([execution.pk for execution in voters])
@@ -109,13 +114,14 @@ def _rewards(group: Group, voters: list[Execution]) -> dict[int, float]:
 
 
 def _choose(execution: Execution, group: Group, folded: Folded, terms: Terms) -> _Chosen:
-    if execution.outcome == Outcome.NO_WORK:
-        return _Chosen(execution, folded, Selection((), (), {}), frozenset())
     seed = draws.selection_seed(group.run.seed, group.number, execution.index, execution.attempt)
-    selection = select(folded.tree, folded.facts, selection_bounds(group.run, terms.j_max), seed)
+    bounds = selection_bounds(group.run, terms.j_max)
+    if execution.outcome == Outcome.NO_WORK:
+        return _Chosen(execution, folded, bounds, seed, Selection((), (), {}), frozenset())
+    selection = select(folded.tree, folded.facts, bounds, seed)
     allowed = range(terms.version - terms.max_staleness, terms.version + 1)
     stale = frozenset(t.number for t in selection.trajectories if not _is_within(folded, t, allowed))
-    return _Chosen(execution, folded, selection, stale)
+    return _Chosen(execution, folded, bounds, seed, selection, stale)
 
 
 def _is_within(folded: Folded, trajectory: Selected, allowed: range) -> bool:
@@ -141,6 +147,7 @@ def _trained(item: _Chosen) -> list[TrainedTrajectory]:
 
 def _write(group: Group, chosen: list[_Chosen], terms: Terms) -> None:
     Execution.objects.bulk_update([item.execution for item in chosen], ["advantage", "exclusions"])
+    SelectionRecord.objects.bulk_create(_selection_record(item, terms.batch) for item in chosen)
     Draw.objects.bulk_create(_draw_rows(chosen))
     Trajectory.objects.bulk_create(_trajectory_rows(chosen, terms.batch))
     group.state, group.batch = Group.State.ADMITTED, terms.batch
@@ -148,6 +155,31 @@ def _write(group: Group, chosen: list[_Chosen], terms: Terms) -> None:
     alarms = [(events.EventKind.ALARM_RAISED, _alarm(item, terms)) for item in chosen if item.stale]
     if alarms:
         events.record_all(group.run_id, alarms)
+
+
+def _selection_record(item: _Chosen, batch: int) -> SelectionRecord:
+    tree, facts = item.folded.tree, item.folded.facts
+    kept = [trajectory.number for trajectory in item.kept]
+    nothing = item.execution.outcome == Outcome.NO_WORK  # no way of training it has a target
+    cost = NO_COSTS if nothing else costs(tree, facts, item.bounds, item.seed, item.selection, kept)
+    return SelectionRecord(
+        execution=item.execution,
+        attempt=item.execution.attempt,
+        batch=batch,
+        seed=item.seed,
+        j_max=item.bounds.j_max,
+        context_tokens=item.bounds.context_tokens,
+        role_order=list(item.bounds.order),
+        num_leaves=cost.num_leaves,
+        num_drawn=len(item.selection.draws),
+        num_selectable_tokens=cost.num_selectable_tokens,
+        num_selected_tokens=cost.num_selected_tokens,
+        cost_every_call_tokens=cost.every_call,
+        cost_every_leaf_tokens=cost.every_leaf,
+        cost_uncapped_tokens=cost.uncapped,
+        cost_selected_tokens=cost.selected,
+        cost_tree_tokens=cost.tree,
+    )
 
 
 def _draw_rows(chosen: list[_Chosen]) -> list[Draw]:
