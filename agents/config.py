@@ -12,6 +12,9 @@ from typing import Any, Literal, Self
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from agents.harness.drivers import HARNESSES
+from agents.harness.install.recipe import VERSION_PATTERN
+
 CONFIG_VERSION = 1
 PRESET_DIR = Path(__file__).parent / "presets"
 
@@ -39,8 +42,11 @@ class RunConfig(BaseModel):
     policy_path: str = Field(
         "", description="Hugging Face folder of the first weights; empty: the bundled tiny policy."
     )
-    harness: Literal["reference", "mini-swe-agent"] = Field(
-        "reference", description="The black box that does the task."
+    harness: Literal[HARNESSES] = Field("reference", description="The black box that does the task.")
+    harness_version: str = Field(
+        "",
+        pattern=VERSION_PATTERN,
+        description="Exact version of the harness, as in 2.1.220; empty: the one that Gyre was tested with.",
     )
     launcher: Literal["local"] = Field("local", description="Backend that starts cell agents.")
 

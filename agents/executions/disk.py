@@ -11,6 +11,7 @@ from django.db import transaction
 from agents import events
 from agents.actions.change_run_state import resume_run
 from agents.actions.errors import Refused
+from agents.executions import pauses
 from agents.executions.leases import brief_connection
 from agents.models import Run
 
@@ -35,13 +36,7 @@ def pause_runs(reason: str) -> None:
     """Pause every run that would start executions."""
     with brief_connection():
         for run in Run.objects.filter(state__in=(Run.State.STARTING, Run.State.RUNNING)):
-            with transaction.atomic():
-                rows = Run.objects.filter(pk=run.pk, state=run.state)
-                if rows.update(state=Run.State.PAUSED, state_reason=reason):
-                    paused = {"by": "worker", "code": CODE, "reason": reason}
-                    alarm = {"code": CODE, "message": reason, "severity": "bad"}
-                    entries = [(events.EventKind.RUN_PAUSED, paused), (events.EventKind.ALARM_RAISED, alarm)]
-                    events.record_all(run.pk, entries)
+            pauses.pause_run(run.pk, CODE, reason)
 
 
 def resume_runs(home: Path) -> None:

@@ -99,6 +99,7 @@ def lease_next(owner: str) -> Lease | None:
             harness_log="",
             held_s=0.0,
             sandbox={},
+            harness={},
         )
         if execution.attempt == 1 and execution.group.kind == Group.Kind.TRAINING:
             Run.objects.filter(pk=execution.run_id).update(launched=F("launched") + 1)
@@ -145,9 +146,9 @@ def _lease(execution: Execution, key: str = "") -> Lease:
     )
 
 
-def harness_started(lease: Lease, sandbox: dict[str, Any]) -> bool:
+def harness_started(lease: Lease, sandbox: dict[str, Any], harness: dict[str, object]) -> bool:
     """False when the attempt is no longer the live one."""
-    return persistently(lambda: bool(lease.rows().update(harness_started_at=Now(), sandbox=sandbox)))
+    return persistently(lambda: bool(lease.rows().update(harness_started_at=Now(), sandbox=sandbox, harness=harness)))
 
 
 def held_s(lease: Lease) -> float:

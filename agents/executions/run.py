@@ -14,11 +14,13 @@ from django.db import Error as DatabaseError
 
 from agents.actions.finish_execution import finish_execution
 from agents.core.outcome import HarnessEnd, Reason, Status, Verdict
-from agents.executions import disk, leases
+from agents.executions import disk, leases, pauses
 from agents.executions.heartbeat import Hold
 from agents.executions.leases import Lease
 from agents.executions.worker import Worker
 from agents.harness.drivers import DRIVERS
+from agents.harness.drivers.base import Ended
+from agents.harness.install import Installed, InstallError, install
 from agents.harness.sandbox.base import SandboxError
 from agents.harness.sandbox.client import Sandbox
 from agents.harness.sandbox.processes import boot_id, start_ticks
@@ -43,6 +45,10 @@ def run_next(worker: Worker) -> bool:
             _Attempt(worker, lease, hold).run()
         except DatabaseError:
             raise  # the lease expires and the execution starts again
+        except InstallError as error:
+            pauses.pause_run(lease.run_id, pauses.NOT_INSTALLED, f"{error}\nThen resume the run.")
+            leases.give_up_one(lease)
+            return False
         except SandboxError as error:
             _unresolved(worker, hold, error.code, str(error))
         except (BadTask, OSError) as error:
@@ -61,11 +67,16 @@ class _Attempt:
     def __init__(self, worker: Worker, lease: Lease, hold: Hold) -> None:
         self._worker, self._lease, self._hold = worker, lease, hold
         self._place = worker.place(lease.run_id, lease.execution_id, lease.attempt)
+        self._driver = DRIVERS[lease.config.harness]
+        self._installed: Installed | None = None
         self._started = time.monotonic()
 
     def run(self) -> None:
-        lease, server = self._lease, self._worker.harness_server
-        driver = DRIVERS[lease.config.harness]
+        lease, server, driver = self._lease, self._worker.harness_server, self._driver
+        recipe = driver.recipe(lease.config.harness_version or driver.version)
+        if recipe is not None:
+            self._installed = install(recipe, self._worker.home)
+            self._started = time.monotonic()
         site = Worksite.open(lease.task_path, lease.task_digest, driver, self._worker.home, self._place)
         _remove_older_attempts(self._place, lease.execution_id)
         try:
@@ -83,22 +94,39 @@ class _Attempt:
     def _supervise(self, site: Worksite, sandbox: Sandbox) -> None:
         lease, server = self._lease, self._worker.harness_server
         known = {"boot": boot_id(), "pid": sandbox.pid, "start": start_ticks(sandbox.pid), "place": str(self._place)}
-        if not leases.harness_started(lease, known):
+        if not leases.harness_started(lease, known, self._program()):
             server.stop(sandbox)
         timeout, code = self._wait(sandbox, site.task.config.agent.timeout_s)
         if self._hold.lost.is_set():
             site.workspace.remove()
             return
-        report = site.driver.report(site.workspace.agent_logs)
+        report = site.driver.report(Ended(code, sandbox.spec.log, site.workspace.agent_logs))
+        if report.failure and code == 0:
+            code = 1
         end = HarnessEnd(code, timeout, report.num_malformed_calls, report.hit_turn_limit)
         if not leases.harness_ended(lease, end, read_log(sandbox.spec.log)):
             site.workspace.remove()
+
+    def _program(self) -> dict[str, object]:
+        """Which harness this is, to be kept with the execution."""
+        if self._installed is not None:
+            return self._installed.record()
+        return {"name": self._driver.name, "version": self._driver.version}
 
     def _start(self, site: Worksite) -> Sandbox:
         """Files, health check and a harness that runs in its sandbox."""
         server = self._worker.harness_server
         site.prepare(server)
-        sandbox = server.start(site.harness_spec(self._lease.key, self._worker.proxy_socket))
+        config = self._lease.config
+        sandbox = server.start(
+            site.harness_spec(
+                self._lease.key,
+                self._worker.proxy_socket,
+                self._installed,
+                config.policy_context_tokens or config.context_tokens,
+                config.max_new_tokens,
+            )
+        )
         self._hold.on_lost = lambda: server.stop(sandbox)
         if self._hold.lost.is_set():
             server.stop(sandbox)

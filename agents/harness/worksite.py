@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agents.core.outcome import Reason
 from agents.harness.drivers.base import PATH, Assignment, Driver
+from agents.harness.install import Installed
 from agents.harness.sandbox.base import Limits, SandboxError, SandboxSpec, User
 from agents.harness.sandbox.client import SandboxServer
 from agents.harness.sandbox.workspace import Workspace
@@ -59,7 +60,15 @@ class Worksite:
         if check := self.task.config.environment.healthcheck:
             self._wait_healthy(server, check, user)
 
-    def harness_spec(self, key: str, proxy_socket: Path | None) -> SandboxSpec:
+    def harness_spec(
+        self,
+        key: str,
+        proxy_socket: Path | None,
+        installed: Installed | None = None,
+        context_tokens: int = 0,
+        max_new_tokens: int = 0,
+    ) -> SandboxSpec:
+        """`context_tokens`, `max_new_tokens`: what the policy takes and gives, for harnesses that plan by it."""
         user = self.user(self.task.config.agent.user)
         assignment = Assignment(
             instruction=self.task.instruction,
@@ -67,6 +76,9 @@ class Worksite:
             home=user.home,
             env=self.image.env,
             key=key,
+            context_tokens=context_tokens,
+            max_new_tokens=max_new_tokens,
+            installed=installed,
             solution_env=self.task.config.solution_env,
         )
         launch = self.driver.launch(assignment)
@@ -80,7 +92,7 @@ class Worksite:
             env=launch.env,
             workdir=self.image.workdir,
             user=user,
-            limits=self.limits,
+            limits=replace(self.limits, output_bytes=launch.output_bytes),
             proxy_socket=proxy_socket if self.driver.calls_model else None,
         )
 

@@ -108,6 +108,7 @@ class Execution(models.Model):
     harness_ended_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
     held_s = models.FloatField(default=0.0, help_text="Time the proxy held calls for scheduling; not the agent's.")
+    harness = models.JSONField(default=dict, help_text="Name, version and package checksums of the harness that ran.")
     harness_exit = models.IntegerField(null=True, blank=True)
     harness_log = models.TextField(blank=True)
 

@@ -13,7 +13,7 @@ from agents import config as run_config
 from agents.config import RunConfig
 
 SECTIONS: list[tuple[str, list[str]]] = [
-    ("Task and agent", ["task_set", "policy_path", "harness", "seed"]),
+    ("Task and agent", ["task_set", "policy_path", "harness", "harness_version", "seed"]),
     (
         "Size",
         [

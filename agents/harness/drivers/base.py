@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import sysconfig
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from agents.harness.sandbox.base import PROXY_PORT, Bind
+from agents.harness.install import Installed, Recipe
+from agents.harness.sandbox.base import PROXY_PORT, Bind, Limits
+from agents.harness.sandbox.workspace import INSTRUCTION, read_log
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Where an installed harness is seen in its sandbox.
+PLACE = "/opt/harness"
+#: Longer than any call is held: no harness gives up before its own time limit does. Fits a 32-bit count of ms.
+PATIENCE_MS = 20 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """What the harness is to do. `base_url` ends in the execution key, without a dialect's own path."""
+    """What the harness is to do. `base_url` ends in the execution key, without a dialect's own path.
+
+    `context_tokens`: longest prompt + reply that the policy takes; `max_new_tokens`: its longest reply.
+    """
 
     instruction: str
     workdir: str
     home: str
     env: dict[str, str]
     key: str = ""
+    context_tokens: int = 0
     max_new_tokens: int = 0
+    installed: Installed | None = None
     solution_env: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -36,32 +49,90 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Launch:
-    """Either a command, or the name of a program that the sandbox server has imported."""
+    """Either a command, or the name of a program that the sandbox server has imported.
+
+    `output_bytes`: how much it may write to its log.
+    """
 
     env: dict[str, str]
     command: tuple[str, ...] = ()
     program: str = ""
     binds: tuple[Bind, ...] = ()
+    output_bytes: int = Limits.output_bytes
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A harness that has ended: what it left. Both places were open to what ran in the sandbox."""
+
+    code: int
+    log: Path
+    agent_logs: Path
+
+    def json_lines(self) -> Iterator[dict[str, Any]]:
+        """The JSON objects among the lines at the beginning and at the end of the log."""
+        for line in read_log(self.log, 4 << 20).splitlines():
+            if line.startswith("{"):
+                try:
+                    value = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(value, dict):
+                    yield value
 
 
 @dataclass(frozen=True)
 class HarnessReport:
-    """What the harness says about itself."""
+    """What the harness says about itself. `failure`: why it broke off, also where its exit code does not say so."""
 
     num_malformed_calls: int = 0
     hit_turn_limit: bool = False
+    failure: str = ""
 
 
 class Driver(Protocol):
     name: str
+    #: Version that is used unless a run asks for another one; "" where versions mean nothing.
+    version: str
     #: Whether it talks to the model: then an execution without a call says nothing.
     calls_model: bool
     #: Programs for the sandbox server, name → module:function.
     programs: dict[str, str]
 
+    def recipe(self, version: str) -> Recipe | None:
+        """How this version is installed; None when it is there with Gyre itself."""
+
     def launch(self, assignment: Assignment) -> Launch: ...
 
-    def report(self, agent_logs: Path) -> HarnessReport: ...
+    def report(self, ended: Ended) -> HarnessReport: ...
+
+
+class Bundled:
+    """What drivers have in common whose harness comes with Gyre."""
+
+    version = ""
+    calls_model = True
+    programs: dict[str, str] = {}
+
+    def recipe(self, version: str) -> Recipe | None:
+        return None
+
+    def report(self, ended: Ended) -> HarnessReport:
+        return HarnessReport()
+
+
+class Packaged(Bundled):
+    """What drivers have in common whose harness is installed from a package registry."""
+
+    def start(self, assignment: Assignment, env: dict[str, str], *command: str, setup: str = "") -> Launch:
+        """Run `command` with the instruction as its standard input; `setup` is shell that runs before."""
+        assert assignment.installed is not None
+        return Launch(
+            env=assignment.environment() | env,
+            command=("/bin/sh", "-c", f'{setup}\nexec "$@" < {INSTRUCTION}', "sh", *command),
+            binds=(Bind(assignment.installed.place, PLACE),),
+            output_bytes=64 << 20,
+        )
 
 
 def python_binds() -> tuple[Bind, ...]:

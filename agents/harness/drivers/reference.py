@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-from agents.harness.drivers.base import Assignment, HarnessReport, Launch, python_binds
+from agents.harness.drivers.base import Assignment, Bundled, Ended, HarnessReport, Launch, python_binds
 from agents.harness.sandbox.workspace import INSTRUCTION, read_untrusted
 
 
-class Reference:
+class Reference(Bundled):
     name = "reference"
-    calls_model = True
     programs = {"reference": "agents.harness.drivers.warm_reference:main"}
 
     def launch(self, assignment: Assignment) -> Launch:
@@ -23,11 +21,14 @@ class Reference:
         }
         return Launch(env=assignment.environment() | own, program=self.name, binds=python_binds())
 
-    def report(self, agent_logs: Path) -> HarnessReport:
+    def report(self, ended: Ended) -> HarnessReport:
         """From result.json. A harness that was killed has written none."""
-        raw = read_untrusted(agent_logs / "result.json", 1 << 16)
+        raw = read_untrusted(ended.agent_logs / "result.json", 1 << 16)
         try:
             values = json.loads(raw) if raw else {}
             return HarnessReport(max(0, int(values.get("malformed_calls", 0))), bool(values.get("turn_limit", False)))
         except (ValueError, TypeError, AttributeError):
             return HarnessReport()
+
+
+DRIVERS = (Reference(),)

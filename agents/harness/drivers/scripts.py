@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from agents.harness.drivers.base import Assignment, HarnessReport, Launch
+from agents.harness.drivers.base import Assignment, Bundled, Launch
 
 
-class Oracle:
+class Oracle(Bundled):
     """Runs /solution/solve.sh. A task without one is left as it is."""
 
     name = "oracle"
     calls_model = False
-    programs: dict[str, str] = {}
 
     def launch(self, assignment: Assignment) -> Launch:
         script = "[ -f /solution/solve.sh ] || exit 0; chmod +x /solution/solve.sh; exec /solution/solve.sh"
         env = assignment.environment() | assignment.solution_env
         return Launch(env=env, command=("/bin/bash", "-c", script))
 
-    def report(self, agent_logs: Path) -> HarnessReport:
-        return HarnessReport()
 
-
-class Nop:
+class Nop(Bundled):
     name = "nop"
     calls_model = False
-    programs: dict[str, str] = {}
 
     def launch(self, assignment: Assignment) -> Launch:
         return Launch(env=assignment.environment(), command=("/bin/true",))
 
-    def report(self, agent_logs: Path) -> HarnessReport:
-        return HarnessReport()
+
+DRIVERS = (Oracle(), Nop())

@@ -1,21 +1,31 @@
-"""mini-swe-agent from PyPI, unmodified, over litellm's OpenAI client."""
+"""mini-swe-agent from PyPI, unmodified, over litellm's OpenAI client. Gyre's own environment has one version of it."""
 
 from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
+from importlib.metadata import version as installed_version
 
-from agents.harness.drivers.base import Assignment, HarnessReport, Launch, python_binds
+from agents.harness.drivers.base import PLACE, Assignment, Bundled, Ended, HarnessReport, Launch, python_binds
+from agents.harness.install.recipe import Recipe
+from agents.harness.sandbox.base import Bind
 from agents.harness.sandbox.workspace import read_untrusted
 
 _TRAJECTORY = "/logs/agent/trajectory.json"
 
 
-class MiniSwe:
+class MiniSwe(Bundled):
     name = "mini-swe-agent"
-    calls_model = True
-    programs: dict[str, str] = {}
+
+    @property
+    def version(self) -> str:
+        return installed_version("mini-swe-agent")
+
+    def recipe(self, version: str) -> Recipe | None:
+        if version == self.version:
+            return None
+        program = "packages/minisweagent/__init__.py"
+        return Recipe(self.name, version, "pip", {"mini-swe-agent": version}, program, size_mb=200)
 
     def launch(self, assignment: Assignment) -> Launch:
         own = {
@@ -28,18 +38,25 @@ class MiniSwe:
             "OPENAI_API_BASE": f"{assignment.base_url}/v1",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
+        binds = python_binds()
+        if assignment.installed is not None:
+            own["PYTHONPATH"] = f"{PLACE}/packages"
+            binds = (*binds, Bind(assignment.installed.place, PLACE))
         command = (
             sys.executable, "-m", "minisweagent.run.mini", "--yolo", "--exit-immediately", "--model", "openai/policy",
             "--cost-limit", "0", "--output", _TRAJECTORY, "--task", assignment.instruction,
         )  # fmt: skip
-        return Launch(env=assignment.environment() | own, command=command, binds=python_binds())
+        return Launch(env=assignment.environment() | own, command=command, binds=binds)
 
-    def report(self, agent_logs: Path) -> HarnessReport:
+    def report(self, ended: Ended) -> HarnessReport:
         """From the trajectory file: how often the agent was told that its reply held no usable call."""
-        raw = read_untrusted(agent_logs / "trajectory.json", 16 << 20)
+        raw = read_untrusted(ended.agent_logs / "trajectory.json", 16 << 20)
         try:
             values = json.loads(raw) if raw else {}
             status = str(values.get("info", {}).get("exit_status", ""))
             return HarnessReport(hit_turn_limit=status == "LimitsExceeded")
         except (ValueError, AttributeError):
             return HarnessReport()
+
+
+DRIVERS = (MiniSwe(),)
