@@ -120,8 +120,8 @@ class ProxyApp:
                 raise Refusal("not_found", f"{method} {route} is not served here")
             raw = await _body(scope, receive)
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-            if route.endswith("/count_tokens"):
-                return await _respond(send, 200, await self._offload(_count, session, dialect, raw))
+            if route in dialects.COUNTS:
+                return await _respond(send, 200, await self._count(session, dialect, raw))
             call = await self._admit(session, dialect, raw, headers)
         except Refusal as refusal:
             return await _refuse(send, dialect, refusal)
@@ -160,6 +160,15 @@ class ProxyApp:
         session.open(call)
         self._spawn(call.run())
         return call
+
+    async def _count(self, session: Session, dialect: Dialect, raw: bytes) -> bytes:
+        """Record a request that asks for its length, and answer it."""
+        request, request_hash, prepared = await self._offload(_count, session, dialect, raw)
+        call = LiveCall(self.services, session, request, request_hash, raw, prepared, dialect.tool_id_prefix, 0)
+        call.number = session.take_number()
+        if not await call.count():
+            raise Refusal("dead_key", "this execution has ended or was started again")
+        return dialect.counted(len(prepared.input_ids))
 
     async def _health(self, send: Send) -> None:
         """Healthy while the table of cells is fresh; that needs event loop and database alike."""
@@ -274,8 +283,9 @@ def _prepare(
     return request, hashlib.sha256(raw).hexdigest(), session.prepare(request, headers)
 
 
-def _count(session: Session, dialect: Dialect, raw: bytes) -> bytes:
-    return orjson.dumps({"input_tokens": session.count(_parse(dialect, raw))})
+def _count(session: Session, dialect: Dialect, raw: bytes) -> tuple[ModelRequest, str, Prepared]:
+    request = _parse(dialect, raw)
+    return request, hashlib.sha256(raw).hexdigest(), session.count(request)
 
 
 def _parse(dialect: Dialect, raw: bytes) -> ModelRequest:
@@ -285,7 +295,7 @@ def _parse(dialect: Dialect, raw: bytes) -> ModelRequest:
         raise BadRequest(f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
-    return dialect.parse(body)
+    return dialect.read(body)
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes:

@@ -1,7 +1,8 @@
 """The one inner form of a request, whatever its dialect, and its hashes (algorithms.md §2.2; proxy.md, Normalisation).
 
-Messages have the OpenAI shape with text contents, which is what is rendered and recorded. For matching, volatile parts
-do not count: tool-call ids, key order and spacing of tool arguments, reasoning, white space around an assistant's text,
+Messages have the OpenAI shape with text contents, which is what is rendered and recorded. Tool results stand in the
+order of the calls that they answer, in whatever order they came. For matching, volatile parts do not count: tool-call
+ids, key order and spacing of tool arguments, the order of tools, reasoning, white space around an assistant's text,
 newlines at the end of a user's, and whether an absent text is `null` or `""`.
 """
 
@@ -19,7 +20,8 @@ import orjson
 Message = dict[str, Any]
 Tool = dict[str, Any]
 
-_BILLING = re.compile(r"^x-anthropic-billing-header:.*", re.IGNORECASE)
+#: A line that names the build and a nonce of the conversation; it stands first in a system block.
+_BILLING = re.compile(r"^x-anthropic-billing-header:[^\n]*\n*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,9 @@ class ModelRequest:
     continues_last: bool = False
     traits: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "messages", in_call_order(self.messages))
+
 
 class BadRequest(ValueError):
     """A request that cannot be served as it stands; the text tells its sender why."""
@@ -56,11 +61,10 @@ def text_of(content: Any, where: str = "content") -> str:
     if content is None:
         return ""
     if isinstance(content, str):
-        return content
+        return _BILLING.sub("", content)
     if not isinstance(content, list):
         raise BadRequest(f"{where} is neither a string nor a list of blocks")
-    texts = [block_text(block, where) for block in content]
-    return join_blocks([text for text in texts if not _BILLING.match(text)])
+    return join_blocks([_BILLING.sub("", block_text(block, where)) for block in content])
 
 
 def block_text(block: Any, where: str = "content") -> str:
@@ -86,6 +90,27 @@ def join_blocks(texts: list[str]) -> str:
     return joined
 
 
+def in_call_order(messages: list[Message]) -> list[Message]:
+    """The same messages, each run of tool results in the order of the calls that it answers (others after them)."""
+    places: dict[str, int] = {}
+    ordered: list[Message] = []
+    run: list[Message] = []
+    for message in messages:
+        if message["role"] == "tool":
+            run.append(message)
+            continue
+        ordered += _sorted(run, places)
+        run = []
+        if message["role"] == "assistant":
+            places = {id: i for i, id in enumerate(tool_call_ids(message))}
+        ordered.append(message)
+    return ordered + _sorted(run, places)
+
+
+def _sorted(run: list[Message], places: dict[str, int]) -> list[Message]:
+    return sorted(run, key=lambda m: places.get(m.get("tool_call_id", ""), len(places))) if len(run) > 1 else run
+
+
 def assistant(content: str, tool_calls: list[dict[str, Any]] | None = None) -> Message:
     message: Message = {"role": "assistant", "content": content}
     if tool_calls:
@@ -105,9 +130,38 @@ def tool_call_ids(message: Message) -> tuple[str, ...]:
     return tuple(call["id"] for call in message.get("tool_calls", ()))
 
 
+def marks(body: Mapping[str, Any]) -> dict[str, str]:
+    """What a harness says of itself beside the conversation, as flat facts: `client_metadata.thread_id` and the like.
+
+    Texts that hold a JSON object are opened too. `billing` is the line that stands before a system prompt.
+    """
+    found: dict[str, str] = {}
+    for name in ("metadata", "client_metadata"):
+        flatten(name, body.get(name), found)
+    system = body.get("system")
+    heads = [system] if isinstance(system, str) else system if isinstance(system, list) else []
+    for head in heads[:1]:
+        text = head.get("text") if isinstance(head, dict) else head
+        if isinstance(text, str) and (billing := _BILLING.match(text)):
+            found["billing"] = billing[0].strip()
+    return found
+
+
+def flatten(name: str, value: Any, into: dict[str, str], depth: int = 4) -> None:
+    """Add the leaves of a nested value, each under its path; objects that are written as text are opened."""
+    if isinstance(value, str) and value.startswith("{") and depth:
+        with contextlib.suppress(orjson.JSONDecodeError):
+            value = orjson.loads(value)
+    if isinstance(value, Mapping) and depth:
+        for key, inner in value.items():
+            flatten(f"{name}.{key}", inner, into, depth - 1)
+    elif isinstance(value, str | int | float | bool):
+        into[name] = str(value)
+
+
 def context_key(tools: list[Tool]) -> bytes:
-    """Where every hash chain of a request starts: the tools offered."""
-    return hashlib.blake2b(_dump(tools), digest_size=16).digest()
+    """Where every hash chain of a request starts: the tools offered, in whatever order."""
+    return hashlib.blake2b(b"\0".join(sorted(map(_dump, tools))), digest_size=16).digest()
 
 
 def message_key(message: Message) -> bytes:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
+
+from agents.proxy import canonical
 from agents.proxy.canonical import BadRequest, ModelRequest
 from agents.proxy.replies import Event, Finish, Reply
 
@@ -52,6 +55,11 @@ class Dialect(ABC):
     #: Sent on an idle stream; clients ignore it.
     keep_alive: bytes
 
+    def read(self, body: dict[str, Any]) -> ModelRequest:
+        """A request with what its sender says of itself. Raises BadRequest."""
+        request = self.parse(body)
+        return replace(request, traits={**request.traits, "marks": canonical.marks(body)})
+
     @abstractmethod
     def parse(self, body: dict[str, Any]) -> ModelRequest:
         """Raises BadRequest."""
@@ -73,6 +81,10 @@ class Dialect(ABC):
     @abstractmethod
     def too_long(self, input_tokens: int, limit: int) -> str:
         """The words by which harnesses know that they must compact."""
+
+    def counted(self, input_tokens: int) -> bytes:
+        """The reply to a request that asked for its length."""
+        return orjson.dumps({"input_tokens": input_tokens})
 
     def too_long_stream(self, head: Head, request: ModelRequest, message: str) -> bytes | None:
         """Body of the stream that says so to a client that asked for one; None where it gets an error reply as well."""
