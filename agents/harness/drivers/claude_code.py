@@ -12,6 +12,9 @@ _QUIET = (
     "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "DISABLE_AUTOUPDATER", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
     "CLAUDE_CODE_DISABLE_AUTO_MEMORY", "IS_SANDBOX",
 )  # fmt: skip
+_CHECKSUMS = {
+    "@anthropic-ai/claude-code-linux-x64@2.1.220": "sha512-3CGFCnI0gpgsqNeJruFALBDGJaKXOuok3alQEg56ty2yOPpIrOx/r2Y0+T4uhJl7kP5Hzw4IFkxo4DZKWvzQ7Q==",  # noqa: E501
+}
 _PATIENT = ("API_TIMEOUT_MS", "CLAUDE_STREAM_IDLE_TIMEOUT_MS", "CLAUDE_BYTE_STREAM_IDLE_TIMEOUT_MS")
 
 
@@ -20,12 +23,7 @@ class ClaudeCode(Packaged):
     version = "2.1.220"
 
     def recipe(self, version: str) -> Recipe:
-        checksums = {
-            "@anthropic-ai/claude-code-linux-x64@2.1.220": "sha512-3CGFCnI0gpgsqNeJruFALBDGJaKXOuok3alQEg56ty2yOPpIrOx"
-            "/r2Y0+T4uhJl7kP5Hzw4IFkxo4DZKWvzQ7Q==",
-        }
-        known = {key: value for key, value in checksums.items() if key == f"{_PACKAGE}@{version}"}
-        return Recipe(self.name, version, "npm", {_PACKAGE: version}, _PROGRAM, size_mb=263, integrity=known)
+        return Recipe(self.name, version, "npm", {_PACKAGE: version}, _PROGRAM, 263, _CHECKSUMS)
 
     def launch(self, assignment: Assignment) -> Launch:
         env = {

@@ -84,10 +84,10 @@ def _fill(recipe: Recipe, part: Path, say: Say | None) -> dict[str, str]:
         raise InstallError(f"{recipe.harness} {recipe.version} was installed but has no {recipe.program}")
     integrity = dict(clients.checksums(recipe, part))
     for package, expected in recipe.integrity.items():
-        if integrity.get(package) != expected:
+        if integrity.get(package, expected) != expected:
             shutil.rmtree(part)
             raise InstallError(
-                f"{package} came with the checksum {integrity.get(package)}, not {expected}: the registry gave "
+                f"{package} came with the checksum {integrity[package]}, not {expected}: the registry gave "
                 "something else than what Gyre was tested with, and it was thrown away"
             )
     return integrity

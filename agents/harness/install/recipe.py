@@ -24,7 +24,7 @@ class Recipe:
     """`packages` maps each package to its exact version; what they depend on, the client finds.
 
     `program`: path below the installation that must be there afterwards. `integrity` maps package@version to the
-    checksum that the client must have seen (npm: sha512 in its own notation); others are recorded only.
+    checksum that it must have (npm: sha512 in its own notation); those of other packages are recorded only.
     """
 
     harness: str
