@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import F, Q, QuerySet, Value
 from django.db.models.functions import Coalesce
 
-from agents.models import Assessment, Draw, Execution, Group, Run, Trajectory
+from agents.models import Assessment, Draw, Execution, Group, Run, SelectionRecord, Trajectory
 
 PAGE_SIZE = 50
 OUTCOMES = [choice.value for choice in Execution.Outcome]
@@ -117,3 +117,8 @@ def trajectories(execution: Execution) -> list[Trajectory]:
 
 def draws(execution: Execution) -> list[Draw]:
     return list(execution.draws.filter(attempt=execution.attempt).order_by("number"))
+
+
+def selection_record(execution: Execution) -> SelectionRecord | None:
+    """Bounds and costs of its selection; None before admission."""
+    return SelectionRecord.objects.filter(execution=execution, attempt=execution.attempt).first()

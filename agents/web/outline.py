@@ -13,6 +13,19 @@ from typing import Any
 #: Roles from the highest class to the lowest; auxiliary calls are never candidates.
 ROLE_ORDER = ("main", "main-summary", "sub-agent", "sub-agent-summary")
 
+#: Sentences for the reasons that selection records (agents.core.selection.Excluded).
+REASONS = {
+    "auxiliary": "auxiliary calls are recorded and never selected",
+    "class_not_trained": "its role is not in the run's role_order",
+    "quarantined": "quarantined: recorded, never trained",
+    "unacknowledged": "the reply never reached the client whole, and no later call extends it",
+    "too_long": "longer than context_tokens",
+    "extended": "extended by a call of the same or a higher role",
+    "same_path": "another call ends at the same token and stands for both",
+    "nothing_trainable": "nothing trainable was left on its path",
+    "over_j_max": "the J_max draws were used up",
+}
+
 
 @dataclass(frozen=True)
 class CallFact:
@@ -151,6 +164,8 @@ class Selection:
     voted: bool = True
     trained: bool = True
     admitted: bool = True
+    #: Why each call that was passed over was passed over, as recorded at admission (agents.core.selection.Excluded).
+    exclusions: dict[int, str] = field(default_factory=dict)
 
 
 def explain(stretches: list[Stretch], selection: Selection) -> None:
@@ -166,12 +181,29 @@ def explain(stretches: list[Stretch], selection: Selection) -> None:
             probability = next((p for number, p in offered[hit.chosen_call] if number == hit.number), 1.0)
             stretch.draw, stretch.trained_tokens = hit.number, selection.targets.get(hit.number, 0)
             stretch.why = f"draw {hit.number + 1}: probability {probability:.2f}, random {hit.random:.2f}"
+            if hit.chosen_call != stretch.last.number and stretch.last.number in selection.exclusions:
+                stretch.why += f"; up to call {hit.chosen_call}, then: {_recorded(stretch.last, selection, offered)}"
         else:
             stretch.why = _why_not(stretch, selection, offered)
 
 
+def _recorded(call: CallFact, selection: Selection, offered: dict[int, list[tuple[int, float]]]) -> str:
+    """The reason on record, with its numbers."""
+    code = selection.exclusions[call.number]
+    if code == "too_long":
+        return f"{call.path_tokens:,} tokens, over context_tokens {selection.context_tokens:,}"
+    if code == "over_j_max":
+        if offered[call.number]:
+            number, probability = max(offered[call.number])
+            return f"not drawn: probability {probability:.2f} at draw {number + 1}"
+        return f"J_max {selection.j_max} was reached before its role's turn"
+    return REASONS.get(code, code)
+
+
 def _why_not(stretch: Stretch, selection: Selection, offered: dict[int, list[tuple[int, float]]]) -> str:
     last = stretch.last
+    if last.number in selection.exclusions:
+        return _recorded(last, selection, offered)
     if stretch.role == "auxiliary":
         return "auxiliary calls are recorded and never selected"
     if last.state in ("truncated", "failed"):
