@@ -152,6 +152,12 @@ class RunConfig(BaseModel):
     checkpoints_kept: int = Field(3, ge=1, description="Newest checkpoints that stay on disk.")
     retain_bodies: float = Field(14, ge=0, description="Days the raw request archive is kept.")
     retain_logs: float = Field(14, ge=0, description="Days that harness and evaluator logs are kept.")
+    retain_workspaces: float = Field(
+        14, ge=0, description="Days that the files an execution left are kept for another assessment; 0: not at all."
+    )
+    retain_workspace_mb: float = Field(
+        1024, gt=0, description="Files of more MB than this are not kept for another assessment."
+    )
     seed: int = Field(1, ge=0, description="What every random choice of the run derives from.")
 
     @model_validator(mode="after")

@@ -54,7 +54,7 @@ SECTIONS: list[tuple[str, list[str]]] = [
         "Evaluation and keeping",
         [
             *("eval_every_steps", "eval_tasks", "checkpoint_every_steps", "checkpoints_kept"),
-            *("retain_bodies", "retain_logs"),
+            *("retain_bodies", "retain_logs", "retain_workspaces", "retain_workspace_mb"),
         ],
     ),
 ]
