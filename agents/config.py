@@ -18,7 +18,7 @@ from agents.harness.install.recipe import VERSION_PATTERN
 CONFIG_VERSION = 1
 PRESET_DIR = Path(__file__).parent / "presets"
 
-PolicyKind = Literal["elastic", "colocate", "async-barrier", "async-streamed"]
+PolicyKind = Literal["elastic", "colocate", "async-barrier", "async-streamed", "async-best"]
 Role = Literal["main", "main-summary", "sub-agent", "sub-agent-summary"]
 
 
@@ -185,6 +185,11 @@ class RunConfig(BaseModel):
             raise ValueError(f"min_rollout_cells {self.min_rollout_cells} exceeds cells {self.cells}")
         if self.policy_kind.startswith("async") and self.cells < 2:
             raise ValueError(f"policy_kind {self.policy_kind} splits the cells and needs at least 2")
+        if self.policy_kind == "async-best" and not self.training_cells:
+            raise ValueError(
+                "policy_kind async-best needs training_cells, the best split; `manage.py simulate --policy async-best` "
+                "finds it"
+            )
         if self.training_cells >= self.cells:
             raise ValueError(f"training_cells {self.training_cells} leaves no cell of {self.cells} for rollout")
         if len(set(self.role_order)) != len(self.role_order):

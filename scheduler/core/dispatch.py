@@ -23,12 +23,12 @@ def dispatch(plan: Plan) -> None:
         )
         return
     outstanding = bursts.outstanding_groups(snapshot)
-    if outstanding > shape.lead * size:
+    if outstanding > shape.lead * size or under_way > shape.lead:
         plan.refuse(
             Kind.DISPATCH_BURST,
             "burst_in_progress",
-            f"no burst yet: {outstanding} groups are neither consumed nor void, lead {shape.lead} x {size} allow "
-            f"{shape.lead * size}",
+            f"no burst yet: {outstanding} groups, {under_way} batches, are neither consumed nor void; lead "
+            f"{shape.lead} x {size} allow {shape.lead * size}",
         )
         return
     if _stopped(plan):

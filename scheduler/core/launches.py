@@ -7,6 +7,11 @@ from scheduler.core.plan import Plan, called
 from scheduler.core.snapshot import ROLLOUT
 
 
+def num_to_launch(num_waiting: int, num_occupied: int, num_serving: int, concurrency: int) -> int:
+    """Executions that may start now: at most those that wait, at most the free places; 0 or less: none."""
+    return min(num_waiting, num_serving * concurrency - num_occupied)
+
+
 def launch(plan: Plan) -> None:
     """Only executions that were dispatched before this evaluation: their rows exist."""
     snapshot, concurrency = plan.snapshot, plan.settings.concurrency_per_cell
@@ -14,7 +19,6 @@ def launch(plan: Plan) -> None:
     if waiting <= 0:
         return
     serving = plan.serving()
-    room = len(serving) * concurrency
     newest = max((burst.version for burst in snapshot.bursts), default=0)
     behind = next((cell for cell in serving if cell.weight_version < newest), None)
     if behind is not None:
@@ -24,7 +28,7 @@ def launch(plan: Plan) -> None:
             f"no launch yet: {called(behind)} serves version {behind.weight_version}, the burst needs {newest}",
         )
         return
-    count = min(waiting, room - occupied)
+    count = num_to_launch(waiting, occupied, len(serving), concurrency)
     if count <= 0:
         plan.refuse(
             Kind.LAUNCH,

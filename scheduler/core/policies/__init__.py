@@ -1,12 +1,12 @@
 """Policies by name: one registry for live runs and simulator (algorithms.md §9)."""
 
-from scheduler.core.policies.async_split import AsyncBarrier, AsyncStreamed
+from scheduler.core.policies.async_split import AsyncBarrier, AsyncBest, AsyncStreamed
 from scheduler.core.policies.base import Policy
 from scheduler.core.policies.colocate import Colocate
 from scheduler.core.policies.elastic import Elastic
 
 REGISTRY: dict[str, Policy] = {
-    policy.kind: policy for policy in (Elastic(), Colocate(), AsyncBarrier(), AsyncStreamed())
+    policy.kind: policy for policy in (Elastic(), Colocate(), AsyncBarrier(), AsyncStreamed(), AsyncBest())
 }
 
 

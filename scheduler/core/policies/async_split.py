@@ -1,6 +1,7 @@
 """The asynchronous baselines (simulator.md): a fixed split of the cells, both sides always on.
 
-`async-barrier` starts training on a full batch; `async-streamed` streams micro-steps as groups become ready.
+`async-barrier` starts training on a full batch; `async-streamed` streams micro-steps as groups become ready;
+`async-best` is the same with a split that somebody has chosen: the simulator tries them all and takes the fastest.
 """
 
 from __future__ import annotations
@@ -46,3 +47,7 @@ class AsyncStreamed(AsyncSplit):
 
     def not_yet(self, plan: Plan, burst: Burst) -> str:
         return ""
+
+
+class AsyncBest(AsyncStreamed):
+    kind: ClassVar[str] = "async-best"

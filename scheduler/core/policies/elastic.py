@@ -13,6 +13,9 @@ from scheduler.core.safety import rollout_short
 from scheduler.core.snapshot import Burst, Cell
 from scheduler.core.supply import UNMEASURED_SWITCH_S, num_micro_steps_to_do, supply, work_to_do_s
 
+#: A limit that must be exceeded is looked at again this long after it is reached.
+AGAIN_LATER_S = 0.1
+
 
 class Elastic(Policy):
     kind: ClassVar[str] = "elastic"
@@ -89,6 +92,7 @@ def _core_leaves(plan: Plan, core: Cell) -> None:
             "supply_not_held",
             f"the core stays in rollout: {ready} for {held_s:.1f} s of {needed_s:g} s",
             core,
+            again_s=plan.now_s + needed_s - held_s,
         )
     else:
         leave(plan, core, "supply", f"{found.num_ready} groups ready, {found.num_needed} needed, for {held_s:.1f} s")
@@ -171,4 +175,5 @@ def _satellite_in_training(plan: Plan, cell: Cell) -> None:
             "waits_for_groups",
             f"{called(cell)} stays in training: idle for {idle_s:.1f} s of {limit_s:.1f} s",
             cell,
+            again_s=plan.now_s + limit_s - idle_s + AGAIN_LATER_S,
         )

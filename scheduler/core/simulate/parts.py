@@ -1,0 +1,146 @@
+"""What a simulated world is made of: cells, groups, bursts, the batch in progress.
+
+Those that `decide` looks at keep their picture until they change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from scheduler.core import snapshot as facts
+from scheduler.core.simulate.pool import Execution
+
+
+@dataclass(slots=True)
+class SimCell:
+    """`picture` is dropped whenever the cell changes, and built again when somebody looks."""
+
+    index: int
+    is_core: bool
+    role: str = facts.ROLLOUT
+    desired_role: str = facts.ROLLOUT
+    epoch: int = 1
+    weight_version: int = 0
+    evaluation: int | None = None
+    role_since_s: float = 0.0
+    last_claim_s: float | None = None
+    computing: bool = False
+    num_uncounted: int = 0
+    to_training_s: float | None = None
+    to_rollout_s: float | None = None
+    seconds: dict[str, float] = field(default_factory=dict)  # by role, up to role_since_s; and "computing"
+    lane: list[tuple[float, str]] = field(default_factory=list)  # every change of role
+    picture: facts.Cell | None = None
+
+    @property
+    def serves(self) -> bool:
+        return self.role == self.desired_role == facts.ROLLOUT and self.evaluation is None
+
+    def become(self, role: str, now_s: float) -> None:
+        """Change role, and book the time spent in the one before."""
+        self.seconds[self.role] = self.seconds.get(self.role, 0.0) + now_s - self.role_since_s
+        self.role, self.role_since_s, self.picture = role, now_s, None
+        self.lane.append((now_s, role))
+
+    def look(self, num_calls: int) -> facts.Cell:
+        picture = self.picture
+        if picture is None or picture.num_calls != num_calls:
+            picture = self.picture = facts.Cell(
+                index=self.index,
+                is_core=self.is_core,
+                role=self.role,
+                desired_role=self.desired_role,
+                epoch=self.epoch,
+                weight_version=self.weight_version,
+                evaluation=self.evaluation,
+                num_calls=num_calls,
+                role_since_s=self.role_since_s,
+                last_claim_s=self.last_claim_s,
+                num_uncounted=self.num_uncounted,
+                to_training_s=self.to_training_s,
+                to_rollout_s=self.to_rollout_s,
+            )
+        return picture
+
+
+@dataclass(slots=True)
+class SimGroup:
+    """A group and what its executions have left behind."""
+
+    id: int
+    burst: SimBurst
+    executions: list[Execution]
+    num_owed: int
+    num_votes: int = 0
+    num_working: int = 0  # executions that give training work
+    started_s: float = -1.0  # launch of its first execution
+    settled_s: float = 0.0
+    state: str = "dispatched"
+
+
+@dataclass(slots=True)
+class SimBurst:
+    number: int
+    version: int
+    max_staleness: int
+    groups_per_batch: int
+    num_unfinished: int
+    num_admitted: int = 0
+    ready: list[facts.ReadyGroup] = field(default_factory=list)
+    settled_s: float = 0.0
+    picture: facts.Burst | None = None
+
+    @property
+    def outstanding(self) -> int:
+        return self.num_unfinished + self.num_admitted + len(self.ready)
+
+    def look(self) -> facts.Burst:
+        if self.picture is None:
+            self.picture = facts.Burst(
+                number=self.number,
+                version=self.version,
+                max_staleness=self.max_staleness,
+                groups_per_batch=self.groups_per_batch,
+                num_unfinished=self.num_unfinished,
+                num_admitted=self.num_admitted,
+                ready=tuple(self.ready),
+                settled_at_s=self.settled_s,
+            )
+        return self.picture
+
+
+@dataclass(slots=True)
+class SimBatch:
+    number: int
+    burst: int
+    version: int
+    opened_s: float
+    sealed: bool = False
+    stepping: bool = False
+    groups: list[SimGroup] = field(default_factory=list)
+    num_unclaimed: int = 0
+    num_claimed: int = 0
+    num_counted: int = 0
+
+    def look(self) -> facts.Batch:
+        return facts.Batch(
+            number=self.number,
+            burst=self.burst,
+            version=self.version,
+            sealed=self.sealed,
+            num_groups=len(self.groups),
+            num_unclaimed=self.num_unclaimed,
+            num_uncounted=self.num_claimed,
+            num_counted=self.num_counted,
+        )
+
+
+@dataclass(slots=True)
+class SimEvaluation:
+    number: int
+    version: int
+    num_waiting: int
+    num_running: int = 0
+
+    def look(self) -> facts.Evaluation:
+        return facts.Evaluation(self.number, self.version, self.num_waiting, self.num_running)
