@@ -31,7 +31,7 @@ from agents.proxy.engine import (
 )
 from agents.proxy.matching import RecordedCall
 from agents.proxy.parsing import ReplyParser
-from agents.proxy.replies import Event, Failure, Finish
+from agents.proxy.replies import COUNTED, Event, Failure, Finish
 from agents.proxy.router import Router
 from agents.proxy.session import Prepared, Session
 from agents.proxy.store import CallRow, CellRow, Store
@@ -237,19 +237,8 @@ class LiveCall:
 
     async def _record(self, end: Finish | None, error: str) -> bool:
         """Commit the call; False when its attempt has ended meanwhile."""
-        row = self._row(end, error)
-        deadline, backoff_s = time.monotonic() + RECORD_WITHIN_S, 0.1
-        while True:
-            try:
-                if not await self.services.store.record(row):
-                    return False
-                break
-            except (psycopg.OperationalError, psycopg.InterfaceError):
-                if time.monotonic() > deadline:
-                    raise
-                log.warning("the database does not answer; call %s of %s waits", self.number, row.execution)
-                await asyncio.sleep(backoff_s)
-                backoff_s = min(2 * backoff_s, 2.0)
+        if not await self._commit(self._row(end, error)):
+            return False
         prepared, sampled = self.prepared, self.sampled
         self.session.record(
             RecordedCall(
@@ -268,7 +257,23 @@ class LiveCall:
         )
         return True
 
-    def _row(self, end: Finish | None, error: str) -> CallRow:
+    async def count(self) -> bool:
+        """Record a call that only wanted its input counted; nothing continues it. False when its attempt has ended."""
+        return await self._commit(self._row(Finish(COUNTED, 0), "", "complete"))
+
+    async def _commit(self, row: CallRow) -> bool:
+        deadline, backoff_s = time.monotonic() + RECORD_WITHIN_S, 0.1
+        while True:
+            try:
+                return await self.services.store.record(row)
+            except (psycopg.OperationalError, psycopg.InterfaceError):
+                if time.monotonic() > deadline:
+                    raise
+                log.warning("the database does not answer; call %s of %s waits", self.number, row.execution)
+                await asyncio.sleep(backoff_s)
+                backoff_s = min(2 * backoff_s, 2.0)
+
+    def _row(self, end: Finish | None, error: str, state: str = "") -> CallRow:
         session, prepared, sampled, request = self.session, self.prepared, self.sampled, self.request
         execution, parent = session.execution, prepared.match.parent
         if end is None:
@@ -276,7 +281,7 @@ class LiveCall:
         elif sampled.fault:
             state = "quarantined"
         else:
-            state = "complete" if self._readers else "truncated"
+            state = state or ("complete" if self._readers else "truncated")
         delta = CallDelta(
             prepared.new_input_ids, np.asarray(sampled.ids, np.int32), np.asarray(sampled.logprobs, np.float32)
         )

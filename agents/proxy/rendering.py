@@ -32,6 +32,10 @@ class BadPolicyFolder(ValueError):
     """The folder is no policy that can be rendered; the message says what is missing."""
 
 
+class CannotBridge(Exception):
+    """The renderer cannot say what follows a recorded reply: render the whole request (algorithms.md §2.1)."""
+
+
 @dataclass(frozen=True)
 class Continuation:
     """What follows a recorded context: drop its last `num_dropped` ids, then append `ids`."""
@@ -63,14 +67,27 @@ class Rendering:
         probe: list[Message] = [{"role": "user", "content": "."}]
         closed = self.renderer.render_ids(probe)
         opened = self.renderer.render_ids(probe, add_generation_prompt=True)
-        self.generation_prompt: list[int] = opened[len(closed) :]
-        after_reply = self._after_reply(probe)
-        #: Ids of the template between a reply's closing token and the next turn.
-        self.separator: list[int] = after_reply[: len(after_reply) - len(opened)]
-        if after_reply[len(self.separator) :] != opened or opened[: len(closed)] != closed:
-            raise BadPolicyFolder(f"{folder}: the {name} renderer does not continue a conversation by appending")
+        self.generation_prompt: list[int] = opened[len(closed) :] if opened[: len(closed)] == closed else []
+        #: Ids of the template between a reply's closing token and the next turn; None: it cannot be bridged.
+        self._separator = self._probe_separator()
         self.tool_start_id, self.tool_end_id = (self.token_id(t) for t in ("<tool_call>", "</tool_call>"))
         self.think_start_id, self.think_end_id = (self.token_id(t) for t in ("<think>", "</think>"))
+
+    @property
+    def separator(self) -> list[int]:
+        """Ids of the template between a reply's closing token and the next turn. Raises CannotBridge."""
+        if self._separator is None:
+            raise CannotBridge
+        return self._separator
+
+    def whole(self, messages: list[Message], tools: list[Tool] | None) -> list[int]:
+        """Ids of a whole request as the template renders it, ending in the generation prompt."""
+        ids: list[int] = self.renderer.render_ids(messages, tools=tools or None, add_generation_prompt=True)
+        return ids
+
+    def reasoning_of(self, output_ids: list[int]) -> str:
+        """The reasoning of a sampled reply."""
+        return self.renderer.parse_response(output_ids).reasoning_content or ""
 
     def token_id(self, token: str) -> int:
         """Id of a token of its own, -1 when the vocabulary has none."""
@@ -82,7 +99,7 @@ class Rendering:
         opening = _first_assistant(messages)
         if not opening:
             raise ValueError("a conversation cannot open with an assistant message")
-        ids: list[int] = self.renderer.render_ids(messages[:opening], tools=tools or None, add_generation_prompt=True)
+        ids = self.whole(messages[:opening], tools)
         rest = self.continuation(messages[opening:], "prompt", body)
         return ids[: len(ids) - rest.num_dropped] + rest.ids
 
@@ -144,12 +161,36 @@ class Rendering:
         return Rendered(ids, sampled)
 
     def _after_reply(self, messages: list[Message]) -> list[int]:
-        """Ids after a reply's closing token: separator, these turns (none of them the assistant's), next prompt."""
+        """Ids after a reply's closing token: separator, these turns (none of them the assistant's), next prompt.
+
+        Raises CannotBridge.
+        """
         bridged = self.renderer.bridge_to_next_turn([self.close_id], [self.close_id], messages)
-        if bridged is None:
-            raise BadPolicyFolder(f"{self.tokenizer.name_or_path}: its renderer cannot bridge to a next turn")
+        if bridged is None or bridged.token_ids[:2] != [self.close_id, self.close_id]:
+            raise CannotBridge
         ids: list[int] = bridged.token_ids[2:]
         return ids
+
+    def _probe_separator(self) -> list[int] | None:
+        """None unless a turn after a reply is rendered as at the beginning, after ids that are always the same.
+
+        Nor if a turn begins with a token that also ends replies: a sampled one would stand there twice.
+        """
+        found: list[list[int]] = []
+        for text in (".", ". ."):
+            turns: list[Message] = [{"role": "user", "content": text}]
+            opened = self.whole(turns, None)
+            try:
+                after = self._after_reply(turns)
+            except CannotBridge:
+                return None
+            alike = zip(after[::-1], opened[::-1], strict=False)
+            shared = next((n for n, (a, b) in enumerate(alike) if a != b), len(opened))
+            turn = after[len(after) - shared :]
+            if not self.generation_prompt or not turn or turn[0] in self.stop_ids:
+                return None
+            found.append(after[: len(after) - shared])
+        return found[0] if found[0] == found[1] else None
 
 
 @lru_cache(maxsize=8)

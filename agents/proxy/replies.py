@@ -7,6 +7,9 @@ from typing import Any
 
 import orjson
 
+#: Reason of the end of a call that only wanted its input counted.
+COUNTED = "counted"
+
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
@@ -33,7 +36,7 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The end. `reason` is one of stop, stop_sequence, length, tool_calls."""
+    """The end. `reason` is one of stop, stop_sequence, length, tool_calls, or COUNTED."""
 
     reason: str
     output_tokens: int

@@ -16,8 +16,8 @@ from agents.proxy import canonical, matching
 from agents.proxy.canonical import Message, ModelRequest
 from agents.proxy.matching import CallIndex, Match, RecordedCall
 from agents.proxy.profiles.base import AUXILIARY, MAIN, SUB_AGENT, Profile, family, features
-from agents.proxy.rendering import BUNDLED_POLICY, Rendering
-from agents.proxy.replies import Reply
+from agents.proxy.rendering import BUNDLED_POLICY, CannotBridge, Rendering
+from agents.proxy.replies import COUNTED, Reply
 from agents.proxy.store import ExecutionRow
 
 if TYPE_CHECKING:
@@ -91,7 +91,19 @@ class Session:
         match = index.match(messages, request.tools)
         role, conversation = self._place(request, headers, match)
         reason, false_fork = matching.branch(match, messages, conversation, role, index)
-        parent = match.parent
+        try:
+            prefix, new, added = self._extended(request, match)
+        except CannotBridge:
+            prefix, new, added = self._rendered(request, match)
+            if match.parent is not None and match.after == "reply" and prefix < match.parent.path_tokens:
+                reason, false_fork = reason or "re-rendered", True
+        new_ids = np.asarray(new, np.int32)
+        input_ids = matching.path_ids(match.parent, prefix, (new_ids,))
+        return Prepared(match, role, conversation, reason, false_fork, prefix, new_ids, input_ids, added)
+
+    def _extended(self, request: ModelRequest, match: Match) -> tuple[int, list[int], list[Message]]:
+        """(ids kept of the parent's path, ids after them, messages added), by extension. Raises CannotBridge."""
+        messages, parent = request.messages, match.parent
         if parent is None:
             prefix, new = 0, self.rendering.prompt(messages, request.tools, self._body)
             added = ([{"role": "tools", "tools": request.tools}] if request.tools else []) + messages
@@ -101,19 +113,30 @@ class Session:
             closing = self._closing(parent) if match.after == "reply" else []
             prefix, new = reached - rest.num_dropped, closing + rest.ids
             added = messages[match.start :]
-        if request.continues_last:
-            new = self._reopen(new)
-        new_ids = np.asarray(new, np.int32)
-        input_ids = matching.path_ids(parent, prefix, (new_ids,))
-        return Prepared(match, role, conversation, reason, false_fork, prefix, new_ids, input_ids, added)
+        return prefix, self._reopen(new) if request.continues_last else new, added
 
-    def count(self, request: ModelRequest) -> int:
-        """Tokens of a request that nobody answers."""
-        return len(self.prepare(request, {}).input_ids)
+    def _rendered(self, request: ModelRequest, match: Match) -> tuple[int, list[int], list[Message]]:
+        """The same for the whole request rendered anew: what it shares with the parent's path is kept (§2.1)."""
+        messages = list(request.messages)
+        for at, call in match.recognised:
+            reasoning = self.rendering.reasoning_of(call.output_ids.tolist())
+            messages[at] = messages[at] | ({"reasoning_content": reasoning} if reasoning else {})
+        begun = messages.pop()["content"] if request.continues_last else ""
+        ids = self.rendering.whole(messages, request.tools) + self.rendering.tokenizer.encode(begun)
+        path = match.parent.path(match.parent.path_tokens) if match.parent is not None else np.empty(0, np.int32)
+        length = min(len(path), len(ids))
+        differs = np.flatnonzero(path[:length] != np.asarray(ids[:length], np.int32))
+        prefix = int(differs[0]) if len(differs) else length
+        return prefix, ids[prefix:], [{"role": "tools", "tools": request.tools}, *request.messages]
+
+    def count(self, request: ModelRequest) -> Prepared:
+        """A request that wants to know its length and no reply; it takes a number and nothing continues it."""
+        counted = self.prepare(request, {})
+        return replace(counted, role=AUXILIARY, conversation=AUXILIARY, branch_reason="", false_fork=False)
 
     def open(self, call: LiveCall) -> None:
         """A call begins: it takes the next number and can be joined by its retries."""
-        call.number, self.next_number = self.next_number, self.next_number + 1
+        call.number = self.take_number()
         if not call.prepared.conversation:
             self._num_conversations += 1
             name = f"{family(call.prepared.role)}-{self._num_conversations}"
@@ -121,6 +144,11 @@ class Session:
         self.num_in_flight += 1
         self._recent[call.request_hash] = call
         self._recent.move_to_end(call.request_hash)
+
+    def take_number(self) -> int:
+        """The number of the next call."""
+        number, self.next_number = self.next_number, self.next_number + 1
+        return number
 
     def close(self, call: LiveCall) -> None:
         self.num_in_flight -= 1
@@ -146,18 +174,20 @@ class Session:
         """Rebuild the record from the database's rows, oldest first."""
         by_number: dict[int, RecordedCall] = {}
         for row in rows:
+            if row.finish_reason == COUNTED:
+                continue
             delta, parent = decode_call(row.tokens), by_number.get(row.parent_number)
             messages, key, before, tools = row.messages, canonical.context_key([]), 0, []
-            if parent is not None:
+            if messages and messages[0]["role"] == "tools":
+                tools, messages = messages[0]["tools"], messages[1:]
+                key = canonical.context_key(tools)
+            elif parent is not None:
                 after_reply = row.prefix_tokens > parent.input_tokens
                 key, before = (
                     (parent.full_key, parent.num_messages + 1)
                     if after_reply
                     else (parent.prompt_key, parent.num_messages)
                 )
-            elif messages and messages[0]["role"] == "tools":
-                tools, messages = messages[0]["tools"], messages[1:]
-                key = canonical.context_key(tools)
             for message in messages:
                 linked = self.index.recognise(message) if message["role"] == "assistant" else None
                 key = canonical.extend_key(key, linked.reply_key if linked else canonical.message_key(message))
@@ -176,7 +206,7 @@ class Session:
             )
             by_number[row.number] = call
             self.index.add(call)
-        self.next_number = max(by_number, default=-1) + 1
+        self.next_number = max((row.number for row in rows), default=-1) + 1
         self._num_conversations = len(self.index.last_of)
 
     def _place(self, request: ModelRequest, headers: Mapping[str, str], match: Match) -> tuple[str, str]:

@@ -26,7 +26,7 @@ WHERE e.key_hash = %(key_hash)b AND e.state = 'running'
 _IS_LIVE = "SELECT 1 FROM agents_execution WHERE id = %(execution)s AND attempt = %(attempt)s AND state = 'running'"
 
 _CALLS = """
-SELECT number, parent_number, prefix_tokens, tokens, messages, reply, role, conversation, malformed
+SELECT number, parent_number, prefix_tokens, tokens, messages, reply, role, conversation, malformed, finish_reason
 FROM agents_call WHERE execution_id = %(execution)s AND attempt = %(attempt)s ORDER BY number
 """
 

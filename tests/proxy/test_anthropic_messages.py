@@ -110,17 +110,6 @@ def test_errors_have_the_dialects_own_shape(stage: Backstage) -> None:
         client.messages.create(model="m", max_tokens=9, messages=[_user("go")])
 
 
-def test_tokens_are_counted_without_a_call(stage: Backstage) -> None:
-    run = stage.run()
-    engine = stage.engine(run)
-    execution, base = stage.execution(run)
-    with _client(base) as client:
-        counted = client.messages.count_tokens(model="m", system=SYSTEM, messages=[_user("go")], tools=[TOOL])
-        client.messages.create(model="m", max_tokens=9, system=SYSTEM, messages=[_user("go")], tools=[TOOL])
-    assert counted.input_tokens == len(engine.requests[0]["input_ids"])
-    assert len(stage.calls(execution)) == 1
-
-
 def test_a_reply_that_the_client_began_is_continued_not_closed(stage: Backstage) -> None:
     run = stage.run()
     engine = stage.engine(run, " file")

@@ -16,7 +16,10 @@ BY_PATH: dict[str, Dialect] = {
     "/responses": OPENAI_RESPONSES,
     "/v1/messages": ANTHROPIC_MESSAGES,
     "/v1/messages/count_tokens": ANTHROPIC_MESSAGES,
+    "/v1/responses/input_tokens": OPENAI_RESPONSES,
 }
+#: Paths that ask for the length of a request.
+COUNTS = frozenset({"/v1/messages/count_tokens", "/v1/responses/input_tokens"})
 
 
 def of_path(path: str) -> Dialect:

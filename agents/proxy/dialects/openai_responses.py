@@ -97,6 +97,9 @@ class OpenAIResponses(Dialect):
     def too_long(self, input_tokens: int, limit: int) -> str:
         return too_long_text(input_tokens, limit)
 
+    def counted(self, input_tokens: int) -> bytes:
+        return orjson.dumps({"object": "response.input_tokens", "input_tokens": input_tokens})
+
     def too_long_stream(self, head: Head, request: ModelRequest, message: str) -> bytes:
         """A stream that fails: clients of streams look for the code there, not in an error reply."""
         encoder = ResponsesStream(head, request)
