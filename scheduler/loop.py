@@ -22,7 +22,7 @@ from scheduler.actions.end_evaluation import finish_evaluation
 from scheduler.cells import SILENCE_S
 from scheduler.core.decide import decide
 from scheduler.core.policies import policy_of
-from scheduler.decision_rows import Recorder
+from scheduler.core.recorder import Recorder
 from scheduler.enact import enact
 from scheduler.lifecycle import Lifecycle, active_run, mark_silent
 from scheduler.observe import Measures, Observation, measure, observe

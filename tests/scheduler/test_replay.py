@@ -6,7 +6,7 @@ from django.core.management import CommandError, call_command
 from agents.models import Run
 from scheduler.core.decide import decide
 from scheduler.core.policies import policy_of
-from scheduler.decision_rows import Recorder
+from scheduler.core.recorder import Recorder
 from scheduler.enact import enact
 from scheduler.models import Cell, Decision
 from scheduler.observe import observe

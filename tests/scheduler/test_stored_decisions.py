@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from scheduler.core.decisions import Decision, Kind
-from scheduler.decision_rows import Recorder
+from scheduler.core.recorder import Recorder
 
 STAYS = Decision(Kind.LEAVE_ROLLOUT, False, "capacity", "the core stays in rollout: 1 x 64 < W 97", 0)
 LAUNCH = Decision(Kind.LAUNCH, True, "room", "launches 3", params={"count": 3})

@@ -1,0 +1,98 @@
+"""What to simulate: policies x seeds at one or more points of the settings.
+
+    study = Study.of(scenario, ["elastic", "colocate"], seeds=[1, 2, 3], sweep={"rho_min": [0.1, 0.5]})
+
+Every point is a scenario of its own. `elastic` is the reference of every ratio, so a study that does not ask for it
+runs it all the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.scenarios import POLICIES, BadScenario, Scenario
+
+REFERENCE = "elastic"
+#: Tries every split of the cells and takes the fastest.
+BEST_SPLIT = "async-best"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One scenario of a study. `changes`: the swept settings that tell it from the other points."""
+
+    number: int
+    scenario: Scenario
+    changes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One simulated run. `training_cells` None leaves the scenario's own split."""
+
+    point: int
+    policy: str
+    seed: int
+    training_cells: int | None = None
+
+
+@dataclass(frozen=True)
+class Study:
+    """`keep_decisions`: the first seed of every policy keeps its decisions, as rows like live ones."""
+
+    points: tuple[Point, ...]
+    policies: tuple[str, ...]
+    seeds: tuple[int, ...]
+    keep_decisions: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        scenario: Scenario,
+        policies: Sequence[str],
+        seeds: Iterable[int],
+        sweep: Mapping[str, Sequence[Any]] | None = None,
+        *,
+        keep_decisions: bool = False,
+    ) -> Study:
+        """Points are the cross product of `sweep`'s values. Raises BadScenario, also for a point that cannot be."""
+        unknown = [policy for policy in policies if policy not in POLICIES]
+        if unknown:
+            raise BadScenario(f"policy {unknown[0]!r} is unknown; known: {', '.join(POLICIES)}")
+        if not policies:
+            raise BadScenario(f"no policy was named; known: {', '.join(POLICIES)}")
+        axes = dict(sweep or {})
+        combinations = itertools.product(*axes.values())
+        changes = [dict(zip(axes, values, strict=True)) for values in combinations]
+        points = tuple(Point(number, scenario.changed(change), change) for number, change in enumerate(changes))
+        distinct_seeds = tuple(dict.fromkeys(seeds))
+        if not distinct_seeds:
+            raise BadScenario("no seed was named")
+        return cls(points, tuple(dict.fromkeys(policies)), distinct_seeds, keep_decisions)
+
+    @property
+    def runs_reference(self) -> bool:
+        """True when the reference was not asked for, and runs for the ratios alone."""
+        return REFERENCE not in self.policies
+
+    @property
+    def all_policies(self) -> tuple[str, ...]:
+        return (REFERENCE, *self.policies) if self.runs_reference else self.policies
+
+    def jobs(self) -> Iterator[Job]:
+        """Point by point, then seed by seed, so that an interrupted study has whole seeds."""
+        for point in self.points:
+            splits = range(1, point.scenario.settings.cells)
+            for seed in self.seeds:
+                for policy in self.all_policies:
+                    if policy == BEST_SPLIT:
+                        yield from (Job(point.number, policy, seed, split) for split in splits)
+                    else:
+                        yield Job(point.number, policy, seed)
+
+    @property
+    def num_jobs(self) -> int:
+        return sum(1 for _ in self.jobs())
