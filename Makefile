@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV_PYTHON = .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev up stop status clean-data test check prove
+.PHONY: help setup setup-dev up stop status clean-data test test-harnesses check prove
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -29,6 +29,9 @@ clean-data:  ## Delete all runs, logs and checkpoints in GYRE_HOME (asks first; 
 
 test: setup-dev  ## Run the tests. ARGS="tests/core -q" picks some
 	@$(VENV_PYTHON) -m pytest $(ARGS)
+
+test-harnesses: setup-dev  ## Install the harnesses and play every scene with each. ARGS="-k claude-code" picks some
+	@GYRE_TEST_HARNESSES=1 $(VENV_PYTHON) -m pytest tests/harness_programs -q $(ARGS)
 
 check: setup-dev  ## Style, types, import rules, module sizes
 	$(VENV_PYTHON) -m ruff check .

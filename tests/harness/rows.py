@@ -10,18 +10,21 @@ from agents.actions.import_task_set import import_task_set
 from agents.models import Execution, Group
 from tests.proxy.backstage import Backstage
 
+INSTRUCTION = "Write the word apple to a.txt."
 TEST = """#!/bin/bash
 if [ "$(cat /app/a.txt)" = apple ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
 """
 
 
-def write_task(folder: Path, settings: str = "", test: str = TEST, name: str = "one") -> Path:
+def write_task(
+    folder: Path, settings: str = "", test: str = TEST, name: str = "one", instruction: str = INSTRUCTION
+) -> Path:
     """A task that wants the word apple in a.txt; returns the set's folder."""
     task = folder / name
     for part in ("environment", "tests"):
         (task / part).mkdir(parents=True)
     (task / "task.toml").write_text(settings + '\n[environment]\nnetwork_mode = "no-network"\n')
-    (task / "instruction.md").write_text("Write the word apple to a.txt.")
+    (task / "instruction.md").write_text(instruction)
     (task / "environment" / "Dockerfile").write_text("FROM debian\nWORKDIR /app\n")
     (task / "tests" / "test.sh").write_text(test)
     return folder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -23,12 +23,16 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one request samples; tokens beyond its budget are not reached."""
+    """What one request samples; tokens beyond its budget are not reached.
+
+    `before[n]` is awaited before the token at position n is sampled: for delays, and for what happens meanwhile.
+    """
 
     ids: Sequence[int]
     tokens_per_chunk: int = 1
     fault: Fault | None = None
     fault_after: int = 0
+    before: Mapping[int, Callable[[], Awaitable[None]]] = field(default_factory=dict)
 
 
 #: Prompts under one key that the scripted prefix cache remembers.
@@ -151,6 +155,8 @@ class ScriptedEngine:
         if request.aborted.is_set():
             return _aborted()
         position = len(request.ids)
+        if position in turn.before:
+            await turn.before[position]()
         if position >= min(len(turn.ids), params.get("max_new_tokens", 128)):
             return {"type": "length", "length": position}
         token = int(turn.ids[position])
