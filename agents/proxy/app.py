@@ -5,60 +5,63 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import secrets
-import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import psycopg
 
 from agents.proxy import dialects
+from agents.proxy.answer import Answer
 from agents.proxy.call import LiveCall, Services
 from agents.proxy.canonical import BadRequest, ModelRequest
 from agents.proxy.dialects import models
-from agents.proxy.dialects.base import MODEL, Dialect, Head
-from agents.proxy.engine import CONTEXT_MARGIN_TOKENS, EngineClient
+from agents.proxy.dialects.base import Dialect
+from agents.proxy.engine import CONTEXT_MARGIN_TOKENS, FIRST_TOKEN_S, IDLE_S, EngineClient
+from agents.proxy.forward import Elsewhere, Peers
+from agents.proxy.http import Receive, Refusal, Scope, Send, read_body, refuse, respond, too_long
+from agents.proxy.ownership import Identity, Ownership
+from agents.proxy.recorder import DATABASE_GONE, RECORD_WITHIN_S, Recorder
 from agents.proxy.registry import Sessions
-from agents.proxy.replies import Failure, Finish
 from agents.proxy.router import Router
 from agents.proxy.session import Prepared, Session
 from agents.proxy.store import Store
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-
-MAX_BODY_BYTES = 64 * 1024 * 1024
-KEEP_ALIVE_S = 3.0
 CELLS_EVERY_S = 0.1
-_JSON = [(b"content-type", b"application/json")]
-_EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
-
-
-class Refusal(Exception):
-    """A request that gets an error of this kind; `stream`: as the body of a stream, where its dialect has it so."""
-
-    def __init__(self, kind: str, message: str, stream: bytes | None = None) -> None:
-        super().__init__(message)
-        self.kind, self.message, self.stream = kind, message, stream
+BEAT_EVERY_S = 1.0
+#: How long a new request waits for a database that does not answer.
+ADMIT_WITHIN_S = 10.0
 
 
 @dataclass(slots=True)
 class ProxyApp:
-    """One process's proxy. Start it through ASGI's lifespan."""
+    """One process's proxy. Start it through ASGI's lifespan.
+
+    `name` is its identity over restarts; `socket` and `address` are where others reach it.
+    """
 
     database_url: str
-    num_render_threads: int = 2
+    name: str = "proxy-0"
+    socket: str = ""
+    address: str = ""
+    num_threads: int = 4
+    first_token_s: float = FIRST_TOKEN_S
+    idle_s: float = IDLE_S
+    record_within_s: float = RECORD_WITHIN_S
+    admit_within_s: float = ADMIT_WITHIN_S
     services: Services = field(init=False)
     sessions: Sessions = field(init=False)
+    _ownership: Ownership = field(init=False)
+    _peers: Peers = field(init=False)
     _pool: ThreadPoolExecutor = field(init=False)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     _cells_seen_at: float = 0.0
+    _is_superseded: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -71,10 +74,23 @@ class ProxyApp:
     async def open(self) -> None:
         store = Store(self.database_url)
         await store.open()
-        self.services = Services(store, Router(), EngineClient())
-        self.sessions = Sessions(store)
-        self._pool = ThreadPoolExecutor(self.num_render_threads, "render")
+        self._ownership = Ownership(store.pool)
+        identity = await self._ownership.register(self.name, self.socket, self.address)
+        self._pool = ThreadPoolExecutor(self.num_threads, "work")
+        self.services = Services(
+            store,
+            Recorder(store, self.record_within_s),
+            Router(),
+            EngineClient(),
+            identity,
+            self._in_thread,
+            self.first_token_s,
+            self.idle_s,
+        )
+        self.sessions = Sessions(store, self._ownership, identity, self._in_thread)
+        self._peers = Peers()
         self._spawn(self._watch_cells())
+        self._spawn(self._beat(identity))
         self._spawn(self.sessions.sweep())
 
     async def close(self) -> None:
@@ -83,6 +99,11 @@ class ProxyApp:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.services.engines.close()
+        await self._peers.close()
+        try:
+            await self._ownership.stop(self.services.identity)
+        except psycopg.Error as error:
+            log.warning("the end of this proxy is not written: %s", error)
         await self.services.store.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -106,37 +127,56 @@ class ProxyApp:
         if path == "/health":
             return await self._health(send)
         if method == "HEAD" and path.endswith("/api/hello"):
-            return await _respond(send, 200, b"")
+            return await respond(send, 200, b"")
         prefix, _, rest = path.removeprefix("/x/").partition("/")
         key, route = (prefix, f"/{rest}") if path.startswith("/x/") else ("", path)
         dialect = dialects.of_path(route)
         try:
-            session = await self._session(key)
+            try:
+                session = await self._session(key)
+            except Elsewhere as owner:
+                return await self._peers.forward(owner.address, scope, receive, send)
             if method == "GET" and route.startswith("/v1/models"):
                 name = route.removeprefix("/v1/models").strip("/")
                 limit = session.context_tokens
-                return await _respond(send, 200, models.one(name, limit) if name else models.listing(limit))
+                return await respond(send, 200, models.one(name, limit) if name else models.listing(limit))
             if method != "POST" or route not in dialects.BY_PATH:
                 raise Refusal("not_found", f"{method} {route} is not served here")
-            raw = await _body(scope, receive)
+            raw = await read_body(receive)
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             if route in dialects.COUNTS:
-                return await _respond(send, 200, await self._count(session, dialect, raw))
+                return await respond(send, 200, await self._count(session, dialect, raw))
             call = await self._admit(session, dialect, raw, headers)
         except Refusal as refusal:
-            return await _refuse(send, dialect, refusal)
-        except psycopg.OperationalError as error:
+            return await refuse(send, dialect, refusal)
+        except DATABASE_GONE as error:
             log.warning("the database does not answer: %s", error)
-            return await _refuse(send, dialect, Refusal("unavailable", "the recording database does not answer"))
+            return await refuse(send, dialect, _unavailable())
         except ConnectionResetError:
             return None
-        await _Answer(call, dialect, send).give(receive)
+        await Answer(call, dialect, send).give(receive)
 
     async def _session(self, key: str) -> Session:
-        session = await self.sessions.get(key)
+        if self._is_superseded:
+            raise Refusal("unavailable", "another process has taken the place of this recording proxy")
+        session = await self._outlasting(lambda: self.sessions.get(key))
         if session is None:
             raise Refusal("dead_key", "this execution key is unknown, or its execution has ended")
         return session
+
+    async def _outlasting(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask the database, over a short absence of it. Refuses at once while the spool is full."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.admit_within_s
+        while True:
+            if self.services.recorder.is_full:
+                raise _unavailable()
+            try:
+                return await ask()
+            except DATABASE_GONE:
+                if loop.time() > deadline:
+                    raise
+            await asyncio.sleep(0.2)
 
     async def _admit(self, session: Session, dialect: Dialect, raw: bytes, headers: dict[str, str]) -> LiveCall:
         """The call that answers this request: a new one, or the one that it repeats."""
@@ -146,7 +186,7 @@ class ProxyApp:
             return joined
         room = session.context_tokens - CONTEXT_MARGIN_TOKENS - len(prepared.input_ids)
         if room < 1:
-            raise _too_long(dialect, request, len(prepared.input_ids), session.context_tokens)
+            raise too_long(dialect, request, len(prepared.input_ids), session.context_tokens)
         call = LiveCall(
             self.services,
             session,
@@ -173,13 +213,26 @@ class ProxyApp:
     async def _health(self, send: Send) -> None:
         """Healthy while the table of cells is fresh; that needs event loop and database alike."""
         age_s = asyncio.get_running_loop().time() - self._cells_seen_at
-        healthy = age_s < 5.0
-        state = {
-            "status": "ok" if healthy else "no table of cells",
+        healthy = age_s < 5.0 and not self._is_superseded
+        trouble = "superseded" if self._is_superseded else "no table of cells"
+        state = {"status": "ok" if healthy else trouble, "name": self.name, **self.figures()}
+        await respond(send, 200 if healthy else 503, orjson.dumps(state))
+
+    def figures(self) -> dict[str, Any]:
+        """What is going on. `tokens` are the unique ones of the sessions in memory, `bytes` what holds them."""
+        recorder, router = self.services.recorder, self.services.router
+        tokens, num_bytes = self.sessions.size()
+        return {
+            "epoch": self.services.identity.epoch,
+            "proxies": router.num_proxies,
             "sessions": len(self.sessions),
-            "calls": sum(self.services.router.num_calls.values()),
+            "calls": sum(router.num_calls.values()),
+            "waiting": router.num_waiting,
+            "spooled": recorder.num_spooled,
+            "tokens": tokens,
+            "bytes": num_bytes,
+            "bytes_per_token": round(num_bytes / tokens, 2) if tokens else 0.0,
         }
-        await _respond(send, 200 if healthy else 503, orjson.dumps(state))
 
     async def _watch_cells(self) -> None:
         loop = asyncio.get_running_loop()
@@ -192,10 +245,26 @@ class ProxyApp:
                 log.warning("cells cannot be read: %s", error)
             await asyncio.sleep(0.5)
 
+    async def _beat(self, identity: Identity) -> None:
+        """Say that this process lives, learn how many others do, and stand back for a newer one of the same name."""
+        while not self._is_superseded:
+            try:
+                num_alive = await self._ownership.beat(identity, self.figures())
+            except DATABASE_GONE as error:
+                log.warning("the heartbeat is not written: %s", error)
+            else:
+                self._is_superseded = num_alive is None
+                self.services.router.update(self.services.router.cells.values(), num_alive)
+            await asyncio.sleep(BEAT_EVERY_S)
+        log.error("another process runs as %s; this one (epoch %s) refuses all requests", self.name, identity.epoch)
+
+    async def _in_thread(self, work: Callable[..., Any], *values: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *values)
+
     async def _offload(self, work: Callable[..., Any], *values: Any) -> Any:
         """Run in a worker thread; what is wrong with a request comes back as a refusal."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work, *values)
+            return await self._in_thread(work, *values)
         except BadRequest as error:
             raise Refusal("bad_request", str(error)) from error
 
@@ -205,75 +274,10 @@ class ProxyApp:
         task.add_done_callback(self._tasks.discard)
 
 
-class _Answer:
-    """Writes one call's events to one client, which may leave at any time."""
-
-    def __init__(self, call: LiveCall, dialect: Dialect, send: Send) -> None:
-        self._call, self._dialect, self._send = call, dialect, send
-        self._head = Head(f"{dialect.reply_id_prefix}{call.id}", MODEL, len(call.prepared.input_ids), int(call.created))
-        self._gone = False
-
-    async def give(self, receive: Receive) -> None:
-        call = self._call
-        reader = call.join()
-        watcher = asyncio.create_task(self._watch(receive, reader))
-        try:
-            await (self._stream(reader) if call.request.stream else self._whole(reader))
-            call.acknowledged = not self._gone
-        finally:
-            call.leave(reader)
-            watcher.cancel()
-
-    async def _watch(self, receive: Receive, reader: asyncio.Event) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self._gone = True
-        self._call.leave(reader)
-        reader.set()
-
-    async def _whole(self, reader: asyncio.Event) -> None:
-        while not self._ended():
-            await reader.wait()
-            reader.clear()
-            if self._gone:
-                return
-        last = self._call.events[-1]
-        if isinstance(last, Failure):
-            return await _refuse(self._send, self._dialect, Refusal(last.kind, last.message))
-        if isinstance(last, Finish):
-            await _respond(
-                self._send, 200, self._dialect.whole(self._head, self._call.request, self._call.parser.reply, last)
-            )
-
-    async def _stream(self, reader: asyncio.Event) -> None:
-        call, encoder = self._call, self._dialect.stream(self._head, self._call.request)
-        num_sent, started, loop = 0, False, asyncio.get_running_loop()
-        while not self._gone:
-            events = call.events[num_sent:]
-            if not events:
-                timer = loop.call_later(KEEP_ALIVE_S, reader.set)
-                await reader.wait()
-                timer.cancel()
-                reader.clear()
-                events = call.events[num_sent:]
-            if self._gone:
-                return
-            if not started:
-                if events and isinstance(events[0], Failure):
-                    return await _refuse(self._send, self._dialect, Refusal(events[0].kind, events[0].message))
-                started = True
-                await self._send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
-                await self._send({"type": "http.response.body", "body": encoder.start(), "more_body": True})
-            num_sent += len(events)
-            ended = bool(events) and isinstance(events[-1], Finish | Failure)
-            body = b"".join([encoder.event(event) for event in events]) or self._dialect.keep_alive
-            await self._send({"type": "http.response.body", "body": body, "more_body": not ended})
-            if ended:
-                return
-
-    def _ended(self) -> bool:
-        events = self._call.events
-        return bool(events) and isinstance(events[-1], Finish | Failure)
+def _unavailable() -> Refusal:
+    return Refusal(
+        "unavailable", "the recording database does not answer; nothing can be recorded, so nothing is sampled"
+    )
 
 
 def _prepare(
@@ -296,42 +300,3 @@ def _parse(dialect: Dialect, raw: bytes) -> ModelRequest:
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
     return dialect.read(body)
-
-
-async def _body(scope: Scope, receive: Receive) -> bytes:
-    chunks: list[bytes] = []
-    size, more = 0, True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ConnectionResetError
-        chunk, more = message.get("body", b""), message.get("more_body", False)
-        size += len(chunk)
-        if size <= MAX_BODY_BYTES:
-            chunks.append(chunk)
-    if size > MAX_BODY_BYTES:
-        raise Refusal("too_large", f"the body has {size} bytes; at most {MAX_BODY_BYTES} are taken")
-    return b"".join(chunks)
-
-
-def _too_long(dialect: Dialect, request: ModelRequest, input_tokens: int, limit: int) -> Refusal:
-    message = dialect.too_long(input_tokens, limit)
-    head = Head(f"{dialect.reply_id_prefix}{secrets.token_hex(16)}", MODEL, input_tokens, int(time.time()))
-    return Refusal("too_long", message, dialect.too_long_stream(head, request, message) if request.stream else None)
-
-
-async def _refuse(send: Send, dialect: Dialect, refusal: Refusal) -> None:
-    if refusal.stream is not None:
-        await send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
-        return await send({"type": "http.response.body", "body": refusal.stream})
-    passes = refusal.kind in ("unavailable", "engine")
-    extra = [(b"retry-after", b"1")] if refusal.kind == "unavailable" else []
-    # The official clients would try a 409 again.
-    extra += [] if passes else [(b"x-should-retry", b"false")]
-    await _respond(send, dialect.status(refusal.kind), dialect.error(refusal.kind, refusal.message), extra)
-
-
-async def _respond(send: Send, status: int, body: bytes, extra: list[tuple[bytes, bytes]] | None = None) -> None:
-    headers = [*_JSON, (b"content-length", str(len(body)).encode()), *(extra or [])]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -9,17 +9,17 @@ import asyncio
 import logging
 import secrets
 import time
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import psycopg
 
-from agents.core.codec import CallDelta, encode_call
-from agents.proxy import canonical
+from agents.proxy import finished
 from agents.proxy.canonical import ModelRequest
 from agents.proxy.engine import (
+    FIRST_TOKEN_S,
+    IDLE_S,
     WHOLE_REPLY_TOKENS,
     ChunkReader,
     EngineClient,
@@ -29,28 +29,34 @@ from agents.proxy.engine import (
     payload,
     stop_reason,
 )
-from agents.proxy.matching import RecordedCall
+from agents.proxy.ownership import Identity
 from agents.proxy.parsing import ReplyParser
+from agents.proxy.recorder import DATABASE_GONE, NotRecorded, Recorder
 from agents.proxy.replies import COUNTED, Event, Failure, Finish
 from agents.proxy.router import Router
 from agents.proxy.session import Prepared, Session
-from agents.proxy.store import CallRow, CellRow, Store
+from agents.proxy.store import CellRow, Recorded, Store
 
 log = logging.getLogger(__name__)
 
 #: How often a held call tells the execution's clock.
 HELD_REPORT_S = 1.0
-#: How long a finished call waits for a database that does not answer.
-RECORD_WITHIN_S = 60.0
+#: Prompts from so many ids on become a request body in a worker thread.
+LONG_PROMPT_TOKENS = 16_384
 
 
 @dataclass(slots=True)
 class Services:
-    """What calls share."""
+    """What calls share. `offload` runs a function in a worker thread."""
 
     store: Store
+    recorder: Recorder
     router: Router
     engines: EngineClient
+    identity: Identity
+    offload: Callable[..., Awaitable[Any]]
+    first_token_s: float = FIRST_TOKEN_S
+    idle_s: float = IDLE_S
 
 
 @dataclass(slots=True, eq=False)
@@ -72,15 +78,19 @@ class LiveCall:
     acknowledged: bool = False
     sampled: Sampled = field(default_factory=Sampled)
     parser: ReplyParser = field(init=False)
+    input_tokens: int = field(init=False)
     held_s: float = 0.0
     first_token_s: float | None = None
     cell_index: int | None = None
-    #: How often it went on at an engine after another one had sampled a part of it.
-    num_moves: int = 0
+    #: [cell index, tokens sampled so far, why]: the engines that it left.
+    moves: list[list[Any]] = field(default_factory=list)
     _readers: list[asyncio.Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.parser = ReplyParser(self.session.rendering, self.request.sampling.stop, self.tool_id_prefix)
+        self.parser = ReplyParser(
+            self.session.rendering, self.request.sampling.stop, self.tool_id_prefix, self.request.tools
+        )
+        self.input_tokens = len(self.prepared.input_ids)
 
     @property
     def has_failed(self) -> bool:
@@ -95,11 +105,15 @@ class LiveCall:
     def leave(self, reader: asyncio.Event) -> None:
         if reader in self._readers:
             self._readers.remove(reader)
+            self._shrink()
 
     async def run(self) -> None:
         """To the end; the last event is Finish or Failure."""
         try:
             last = await self._run()
+        except NotRecorded as error:
+            log.error("call %s of execution %s is lost: %s", self.number, self.session.execution.id, error)
+            last = Failure("unavailable", "the recording database does not answer; this call was not recorded")
         except Exception:
             log.exception("call %s of execution %s broke", self.number, self.session.execution.id)
             last = Failure("engine", "internal error of the recording proxy")
@@ -107,6 +121,7 @@ class LiveCall:
             self.is_done = True
             self.session.close(self)
         self._publish([last])
+        self._shrink()
 
     async def _run(self) -> Event:
         try:
@@ -132,58 +147,103 @@ class LiveCall:
         return end
 
     async def _sample(self) -> dict[str, Any] | None:
-        """Sample to the end, over as many engines as it takes; the engine's finish reason, None if nobody waits."""
-        session, sampled = self.session, self.sampled
+        """Sample to the end, over as many engines as it takes; the engine's finish reason, None if nobody waits.
+
+        An engine that breaks off, aborts, falls silent or vanishes is left: what it sampled is kept, and the next one
+        goes on with the same ids and what is left of the budget (algorithms.md §10).
+        """
+        session, sampled, router = self.session, self.sampled, self.services.router
         backoff_s = 0.05
         while True:
             cell = await self._cell()
             before, reader = len(sampled.ids), ChunkReader(sampled)
-            self.num_moves += before > 0
+            why = "the engine aborted the call"
             try:
                 await self._stream_from(cell, reader)
             except EngineFailed as failure:
-                log.warning("call %s of execution %s moves on: %s", self.number, session.execution.id, failure)
+                why = str(failure)
             finally:
-                self.services.router.give_back(cell)
-                reader.close(cell.weight_version, self.services.router.version_of(cell.id))
+                router.give_back(cell)
+                reader.close(cell.weight_version, router.version_of(cell.id))
             finish = reader.finish
             if finish is not None and finish.get("type") != "abort":
                 return finish
-            self.services.router.avoid(cell.id, asyncio.get_running_loop().time())
+            if self.parser.stopped_by is not None:
+                return {"type": "stop", "matched": self.parser.stopped_by}
+            if sampled.ids and sampled.ids[-1] in session.rendering.stop_ids:
+                return {"type": "stop", "matched": sampled.ids[-1]}
             if len(sampled.ids) >= self.max_new_tokens:
                 return {"type": "length", "length": len(sampled.ids)}
             if not sampled.ids and not self._readers:
                 return None
+            log.warning("call %s of execution %s moves on: %s", self.number, session.execution.id, why)
+            if sampled.ids or not self.moves:
+                self.moves.append([cell.index, len(sampled.ids), why[:200]])
+            router.avoid(cell.id, asyncio.get_running_loop().time())
             backoff_s = 0.05 if len(sampled.ids) > before else min(2 * backoff_s, 2.0)
             await asyncio.sleep(backoff_s)
 
     async def _stream_from(self, cell: CellRow, reader: ChunkReader) -> None:
-        session, sampled = self.session, self.sampled
+        """Raises EngineFailed when the engine is to be left."""
+        services, session, sampled, loop = self.services, self.session, self.sampled, asyncio.get_running_loop()
         session.sticky_cell, self.cell_index = cell.id, cell.index
         left = self.max_new_tokens - len(sampled.ids)
         stream = self.request.stream or left > WHOLE_REPLY_TOKENS
-        ids = self.prepared.input_ids
-        if sampled.ids:
-            ids = np.concatenate([ids, np.asarray(sampled.ids, np.int32)])
-        body = payload(
-            ids,
-            rid=f"{secrets.token_hex(8)}-{session.execution.id}-{session.execution.attempt}-{self.number}",
-            extra_key=f"{session.execution.run_id}:{cell.weight_version}:{cell.weight_hash}",
-            sampling_params=self._sampling_params(left),
-            stream=stream,
-        )
-        async for chunk in self.services.engines.generate(cell.engine_url, cell.engine_key, body, stream):
-            added = reader.take(chunk)
-            if added:
-                if self.first_token_s is None:
-                    self.first_token_s = time.monotonic() - self.started
-                pieces = self.parser.feed(added)
-                if pieces:
-                    self._publish(pieces)
+        rid = f"{secrets.token_hex(8)}-{session.execution.id}-{session.execution.attempt}-{self.number}"
+        body = await self._body(cell, rid, left, stream)
+        patience = asyncio.timeout(services.first_token_s + (0 if stream else services.idle_s))
+
+        def is_gone() -> None:
+            patience.reschedule(loop.time())
+
+        services.router.at_work(cell.id, is_gone)
+        try:
+            async with patience:
+                async for chunk in services.engines.generate(cell.engine_url, cell.engine_key, body, stream):
+                    added = reader.take(chunk)
+                    if added:
+                        patience.reschedule(loop.time() + services.idle_s)
+                        self._take(added)
+                        if self.parser.stopped_by is not None and self.moves and reader.finish is None:
+                            services.engines.abort(cell.engine_url, cell.engine_key, rid)
+                            return
+        except TimeoutError as error:
+            services.engines.abort(cell.engine_url, cell.engine_key, rid)
+            known = services.router.cells.get(cell.id)
+            is_there = known is not None and known.epoch == cell.epoch
+            why = "sent no token for too long" if is_there else "is gone"
+            raise EngineFailed(f"{cell.engine_url} {why}") from error
+        finally:
+            services.router.off_work(cell.id, is_gone)
         if reader.finish is None:
             raise EngineFailed(f"{cell.engine_url} ended its stream without a finish reason")
 
-    def _sampling_params(self, max_new_tokens: int) -> dict[str, Any]:
+    def _take(self, added: list[int]) -> None:
+        if self.first_token_s is None:
+            self.first_token_s = time.monotonic() - self.started
+        pieces = self.parser.feed(added)
+        if pieces:
+            self._publish(pieces)
+
+    async def _body(self, cell: CellRow, rid: str, left: int, stream: bool) -> bytes:
+        def build() -> bytes:
+            ids = self.prepared.input_ids
+            if self.sampled.ids:
+                ids = np.concatenate([ids, np.asarray(self.sampled.ids, np.int32)])
+            return payload(
+                ids,
+                rid=rid,
+                extra_key=f"{self.session.execution.run_id}:{cell.weight_version}:{cell.weight_hash}",
+                sampling_params=self.sampling_params(left),
+                stream=stream,
+            )
+
+        if self.input_tokens < LONG_PROMPT_TOKENS:
+            return build()
+        body: bytes = await self.services.offload(build)
+        return body
+
+    def sampling_params(self, max_new_tokens: int) -> dict[str, Any]:
         """The run's settings own the distribution; evaluations are greedy (proxy.md, Address and identity)."""
         session = self.session
         params: dict[str, Any] = {
@@ -200,34 +260,33 @@ class LiveCall:
     async def _cell(self) -> CellRow:
         """The cell for this call, taken; waits for as long as none has room and tells the execution's clock."""
         session, router = self.session, self.services.router
-        execution, limit = session.execution, session.config.max_calls_per_cell
+        execution = session.execution
+        waiter = router.enter(
+            execution.run_id, execution.evaluation, execution.id, session.config.max_calls_per_cell, session.sticky_cell
+        )
+        if waiter.cell.done():
+            return waiter.cell.result()
         loop = asyncio.get_running_loop()
-
-        def pick() -> CellRow | None:
-            return router.pick(execution.run_id, execution.evaluation, limit, session.sticky_cell, loop.time())
-
-        cell = pick()
-        if cell is None:
-            started = loop.time()
-            session.held.enter(started)
-            try:
-                while cell is None:
-                    await router.changed(HELD_REPORT_S, loop.time())
-                    cell = pick()
-                    await self._report_held(session.held.take(loop.time()))
-                    cell = cell and pick()
-            finally:
-                session.held.leave()
-                self.held_s += loop.time() - started
-        router.take(cell)
-        return cell
+        started = loop.time()
+        session.held.enter(started)
+        try:
+            while not waiter.cell.done():
+                await asyncio.wait([waiter.cell], timeout=HELD_REPORT_S)
+                await self._report_held(session.held.take(loop.time()))
+        except BaseException:
+            router.leave(waiter)
+            raise
+        finally:
+            session.held.leave()
+            self.held_s += loop.time() - started
+        return waiter.cell.result()
 
     async def _report_held(self, held_s: float) -> None:
         execution = self.session.execution
         try:
             if not await self.services.store.add_held(execution.id, execution.attempt, held_s):
                 raise EngineRefused("the execution ended while its call waited for an engine")
-        except psycopg.OperationalError as error:
+        except DATABASE_GONE as error:
             log.warning("held time of execution %s is not written: %s", execution.id, error)
 
     def _publish(self, events: list[Any]) -> None:
@@ -236,87 +295,38 @@ class LiveCall:
             reader.set()
 
     async def _record(self, end: Finish | None, error: str) -> bool:
-        """Commit the call; False when its attempt has ended meanwhile."""
-        if not await self._commit(self._row(end, error)):
+        """Commit the call; False when its attempt has ended meanwhile. Raises NotRecorded."""
+        services, session = self.services, self.session
+        if end is None:
+            state = "failed"
+        elif self.sampled.fault:
+            state = "quarantined"
+        else:
+            state = "complete" if self._readers else "truncated"
+        if not await self._commit(end, error, state):
             return False
-        prepared, sampled = self.prepared, self.sampled
-        self.session.record(
-            RecordedCall(
-                number=self.number,
-                parent=prepared.match.parent,
-                prefix_tokens=prepared.prefix_tokens,
-                new_input_ids=prepared.new_input_ids,
-                output_ids=np.asarray(sampled.ids, np.int32),
-                num_messages=len(self.request.messages),
-                prompt_key=prepared.match.prompt_key,
-                reply=self.parser.reply.message(),
-                role=prepared.role,
-                conversation=prepared.conversation,
-                opening_key=canonical.opening_key(self.request.messages, self.request.tools),
-            )
-        )
+        session.record(await services.offload(finished.recorded_call, self))
         return True
 
     async def count(self) -> bool:
         """Record a call that only wanted its input counted; nothing continues it. False when its attempt has ended."""
-        return await self._commit(self._row(Finish(COUNTED, 0), "", "complete"))
+        return await self._commit(Finish(COUNTED, 0), "", "complete")
 
-    async def _commit(self, row: CallRow) -> bool:
-        deadline, backoff_s = time.monotonic() + RECORD_WITHIN_S, 0.1
-        while True:
-            try:
-                return await self.services.store.record(row)
-            except (psycopg.OperationalError, psycopg.InterfaceError):
-                if time.monotonic() > deadline:
-                    raise
-                log.warning("the database does not answer; call %s of %s waits", self.number, row.execution)
-                await asyncio.sleep(backoff_s)
-                backoff_s = min(2 * backoff_s, 2.0)
+    async def _commit(self, end: Finish | None, error: str, state: str) -> bool:
+        """False when the attempt has ended. Another call that has this number, of a proxy before us, keeps it."""
+        services = self.services
+        values = await services.offload(finished.encoded_row, self, end, error, state)
+        while (outcome := await services.recorder.record(values, services.identity)) is Recorded.NUMBER_TAKEN:
+            self.number = values["number"] = self.session.take_number()
+        return outcome is Recorded.DONE
 
-    def _row(self, end: Finish | None, error: str, state: str = "") -> CallRow:
-        session, prepared, sampled, request = self.session, self.prepared, self.sampled, self.request
-        execution, parent = session.execution, prepared.match.parent
-        if end is None:
-            state = "failed"
-        elif sampled.fault:
-            state = "quarantined"
-        else:
-            state = state or ("complete" if self._readers else "truncated")
-        delta = CallDelta(
-            prepared.new_input_ids, np.asarray(sampled.ids, np.int32), np.asarray(sampled.logprobs, np.float32)
-        )
-        return CallRow(
-            execution=execution.id,
-            attempt=execution.attempt,
-            run=execution.run_id,
-            number=self.number,
-            uid=self.id,
-            parent_number=None if parent is None else parent.number,
-            prefix_tokens=prepared.prefix_tokens,
-            input_tokens=len(prepared.input_ids),
-            output_tokens=len(sampled.ids),
-            tokens=encode_call(delta),
-            state=state,
-            dialect=request.dialect,
-            role=prepared.role,
-            conversation=prepared.conversation,
-            branch_reason=prepared.branch_reason,
-            false_fork=prepared.false_fork,
-            malformed=self.parser.reply.malformed,
-            finish_reason=end.reason if end is not None else "",
-            sampling=self._sampling_params(self.max_new_tokens)
-            | {"asked": request.sampling.asked, "num_moves": self.num_moves},
-            versions=sampled.versions,
-            request_hash=self.request_hash,
-            raw_request=self.raw_request,
-            messages=prepared.messages,
-            reply=self.parser.reply.to_json(),
-            model_asked=request.model[:120],
-            cell=self.cell_index,
-            cached_tokens=sampled.cached_tokens,
-            error=error or sampled.fault,
-            started_at=datetime.fromtimestamp(self.created, UTC),
-            first_token_s=self.first_token_s,
-            duration_s=time.monotonic() - self.started,
-            held_s=self.held_s,
-        )
+    def _shrink(self) -> None:
+        """Once a call is over and nobody reads it, only what answers a retry is kept."""
+        if not self.is_done or self._readers:
+            return
+        if not self.has_failed and len(self.events) > 1:
+            self.events[:] = [*self.parser.reply.pieces(), self.events[-1]]
+        self.raw_request = b""
+        self.prepared = self.prepared.without_tokens()
+        self.request = replace(self.request, messages=[])
+        self.sampled = Sampled()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
 import math
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +13,13 @@ from typing import Any
 import aiohttp
 import orjson
 
-#: A stream without a byte for so long is given up, and the call moves on.
+#: A stream without a token for so long is given up, and the call moves on: before its first token, between two.
+FIRST_TOKEN_S = 600.0
 IDLE_S = 120.0
+#: How long an engine that is left behind may take to answer that it has aborted.
+ABORT_WITHIN_S = 5.0
+#: Bodies from this size on are sent in pieces.
+_PIECE_BYTES = 256 * 1024
 #: The engine keeps so many of the last tokens of its context free of prompts.
 CONTEXT_MARGIN_TOKENS = 6
 #: Replies of at most so many tokens are asked for in one piece when their client does not stream.
@@ -64,8 +72,10 @@ class ChunkReader:
             error = chunk["error"]
             refused = error.get("type") == "invalid_request_error"
             raise (EngineRefused if refused else EngineFailed)(str(error.get("message", error)))
-        meta, sampled = chunk["meta_info"], self.sampled
+        meta, sampled = chunk.get("meta_info"), self.sampled
         ids: list[int] = chunk.get("output_ids") or []
+        if not isinstance(meta, dict) or not all(type(i) is int and 0 <= i < 1 << 31 for i in ids):
+            raise EngineFailed(f"the engine sent a chunk that is not understood: {str(chunk)[:200]}")
         have, total = len(sampled.ids) - self.base, meta.get("completion_tokens", 0)
         logprobs: list[Any] = meta.get("output_token_logprobs") or []
         if have and len(ids) == total:
@@ -98,8 +108,8 @@ class ChunkReader:
             return [math.nan] * len(ids)
         values: list[float] = []
         for i, entry in zip(ids, logprobs, strict=True):
-            value, token = entry[0], entry[1]
-            if token != i or value is None or not -math.inf < value <= 0.001:
+            value, token = entry[:2] if isinstance(entry, list) and len(entry) > 1 else (None, None)
+            if token != i or not isinstance(value, int | float) or not -math.inf < value <= 0.001:
                 self._blame(f"log-probability {value} of token {token} stands at token {i}")
                 value = math.nan
             values.append(value)
@@ -115,29 +125,35 @@ class EngineClient:
     def __init__(self, max_connections: int = 0) -> None:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=max_connections, keepalive_timeout=60, enable_cleanup_closed=False),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=IDLE_S),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
+        self._aborts: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
+        for abort in list(self._aborts):
+            abort.cancel()
+        await asyncio.gather(*self._aborts, return_exceptions=True)
         await self._session.close()
 
     async def generate(self, url: str, key: str, payload: bytes, stream: bool) -> AsyncIterator[dict[str, Any]]:
-        """Chunks of the reply, as the engine sends them. Raises EngineFailed or EngineRefused."""
-        headers = {"Content-Type": "application/json"}
-        if key:
-            headers["Authorization"] = f"Bearer {key}"
+        """Chunks of the reply, as the engine sends them. Raises EngineFailed or EngineRefused.
+
+        It waits for ever: whoever reads sets a limit to silence.
+        """
+        headers = {"Content-Type": "application/json", "Content-Length": str(len(payload)), **_credentials(key)}
+        data = payload if len(payload) < _PIECE_BYTES else _pieces(payload)
         try:
             async with self._session.post(
-                f"{url}/generate", data=payload, headers=headers, allow_redirects=False
+                f"{url}/generate", data=data, headers=headers, allow_redirects=False
             ) as response:
                 if response.status != 200:
                     text = (await response.content.read(4096)).decode(errors="replace")
                     kind = EngineRefused if 400 <= response.status < 429 else EngineFailed
                     raise kind(f"{url} answered {response.status}: {text}")
                 if not stream:
-                    yield orjson.loads(await response.read())
+                    yield _loads(await response.read())
                     return
                 buffer = b""
                 async for data in response.content.iter_any():
@@ -145,9 +161,46 @@ class EngineClient:
                     for event in events:
                         if event == b"data: [DONE]":
                             return
-                        yield orjson.loads(event[6:])
-        except (aiohttp.ClientError, TimeoutError, orjson.JSONDecodeError, OSError) as error:
+                        yield _loads(event[6:])
+        except (aiohttp.ClientError, ValueError, OSError) as error:
             raise EngineFailed(f"{url}: {error or type(error).__name__}") from error
+
+    def abort(self, url: str, key: str, rid: str) -> None:
+        """Tell an engine that nobody waits for this request any more; whether it hears is not waited for."""
+        task = asyncio.create_task(self._abort(url, key, rid))
+        self._aborts.add(task)
+        task.add_done_callback(self._aborts.discard)
+
+    async def _abort(self, url: str, key: str, rid: str) -> None:
+        with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
+            async with (
+                asyncio.timeout(ABORT_WITHIN_S),
+                self._session.post(
+                    f"{url}/abort_request", json={"rid": rid}, headers=_credentials(key), allow_redirects=False
+                ) as response,
+            ):
+                await response.read()
+
+
+def _credentials(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+async def _pieces(data: bytes) -> AsyncIterator[bytes]:
+    view = memoryview(data)
+    for start in range(0, len(view), _PIECE_BYTES):
+        yield bytes(view[start : start + _PIECE_BYTES])
+
+
+def _loads(data: bytes) -> dict[str, Any]:
+    """A chunk; engines that write NaN as such are understood, and their calls quarantined. Raises ValueError."""
+    try:
+        chunk = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        chunk = json.loads(data)
+    if not isinstance(chunk, dict):
+        raise ValueError(f"a chunk is {type(chunk).__name__}, not an object")
+    return chunk
 
 
 def payload(input_ids: Any, *, rid: str, extra_key: str, sampling_params: dict[str, Any], stream: bool) -> bytes:

@@ -1,64 +1,100 @@
-"""The sessions of this process, by execution key."""
+"""The sessions of this process, by execution key (docs/proxy.md, "Memory")."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-
-import psycopg
+from typing import Any
 
 from agents.config import RunConfig
+from agents.proxy.forward import Elsewhere
+from agents.proxy.ownership import Identity, Ownership
 from agents.proxy.profiles import profile
+from agents.proxy.recorder import DATABASE_GONE
 from agents.proxy.rendering import rendering
 from agents.proxy.session import Session, policy_folder
-from agents.proxy.store import Store
+from agents.proxy.store import ExecutionRow, Store
 
 log = logging.getLogger(__name__)
 
 #: A session unused for so long is dropped once its execution has ended, and after ten times that in any case.
 IDLE_S = 60.0
+#: A session used within this time may be about to get a call.
+IN_USE_S = 5.0
+#: Above so many bytes of tokens, sessions without a call in flight are dropped, the longest unused first.
+MAX_BYTES = 2 << 30
 
 
 @dataclass(slots=True)
 class Sessions:
-    """Loads a session at its first request; the database stays the judge of whether a key is alive."""
+    """Loads a session at its first request; the database stays the judge of whether a key is alive.
+
+    Dropping one loses nothing: a later request rebuilds it from the recorded calls.
+    """
 
     store: Store
+    ownership: Ownership
+    identity: Identity
+    offload: Callable[..., Awaitable[Any]]
+    max_bytes: int = MAX_BYTES
     _by_key: dict[str, Session] = field(default_factory=dict)
     _loading: dict[str, asyncio.Future[Session | None]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._by_key)
 
+    def size(self) -> tuple[int, int]:
+        """(unique tokens held, bytes that hold them)."""
+        sizes = [session.size() for session in self._by_key.values()]
+        return sum(tokens for tokens, _ in sizes), sum(num_bytes for _, num_bytes in sizes)
+
     async def get(self, key: str) -> Session | None:
-        """The session of a key, None when the key is dead or unknown."""
+        """The session of a key, None when the key is dead or unknown. Raises Elsewhere when it is not ours."""
         session = self._by_key.get(key)
         if session is None:
             return await self._load_once(key)
         session.used_at = asyncio.get_running_loop().time()
-        if not await self.store.is_live(session.execution.id, session.execution.attempt):
+        execution = session.execution
+        if not await self.store.is_live(execution.id, execution.attempt, self.identity.id):
             self._by_key.pop(key, None)
-            return None
+            row = await self.store.find(key)
+            is_same = row is not None and (row.id, row.attempt) == (execution.id, execution.attempt)
+            return await self._load_once(key) if is_same else None
         return session
 
     async def sweep(self) -> None:
         """Forget sessions that nobody uses. A later request would rebuild them."""
-        loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(IDLE_S / 2)
-            for key, session in list(self._by_key.items()):
-                idle_s = loop.time() - session.used_at
-                if session.num_in_flight or idle_s < IDLE_S:
+            await asyncio.sleep(IDLE_S / 12)
+            now = asyncio.get_running_loop().time()
+            self.shed(now)
+            await self._drop_idle(now)
+
+    def shed(self, now: float) -> None:
+        """Keep below `max_bytes` as far as idle sessions allow."""
+        _, num_bytes = self.size()
+        for key, session in sorted(self._by_key.items(), key=lambda item: item[1].used_at):
+            if num_bytes <= self.max_bytes:
+                return
+            if not session.num_in_flight and now - session.used_at > IN_USE_S:
+                num_bytes -= session.size()[1]
+                del self._by_key[key]
+
+    async def _drop_idle(self, now: float) -> None:
+        for key, session in list(self._by_key.items()):
+            idle_s = now - session.used_at
+            if session.num_in_flight or idle_s < IDLE_S:
+                continue
+            execution = session.execution
+            try:
+                if idle_s < 10 * IDLE_S and await self.store.is_live(execution.id, execution.attempt, self.identity.id):
                     continue
-                try:
-                    if idle_s < 10 * IDLE_S and await self.store.is_live(
-                        session.execution.id, session.execution.attempt
-                    ):
-                        continue
-                except psycopg.OperationalError as error:
-                    log.warning("sessions are kept, the database does not answer: %s", error)
-                    break
+            except DATABASE_GONE as error:
+                log.warning("sessions are kept, the database does not answer: %s", error)
+                return
+            if not session.num_in_flight:
                 self._by_key.pop(key, None)
 
     async def _load_once(self, key: str) -> Session | None:
@@ -69,20 +105,28 @@ class Sessions:
         return await asyncio.shield(loading)
 
     async def _load(self, key: str) -> Session | None:
-        row = await self.store.find(key) if key else None
+        row = await self._owned(key) if key else None
         if row is None:
             return None
         config = RunConfig.model_validate(row.config)
-        loop = asyncio.get_running_loop()
         session = Session(
             execution=row,
             config=config,
             profile=profile(config.harness),
-            rendering=await loop.run_in_executor(None, rendering, policy_folder(config)),
-            used_at=loop.time(),
+            rendering=await self.offload(rendering, policy_folder(config)),
+            used_at=asyncio.get_running_loop().time(),
         )
         rows = await self.store.calls(row.id, row.attempt)
         if rows:
-            await loop.run_in_executor(None, session.restore, rows)
+            await self.offload(session.restore, rows)
         self._by_key[key] = session
         return session
+
+    async def _owned(self, key: str) -> ExecutionRow | None:
+        """The execution of a key, which is ours now: it was, or had no owner, or a dead one."""
+        while (row := await self.store.find(key)) is not None and row.proxy != self.identity.id:
+            if row.proxy is not None and not row.owner_is_dead:
+                raise Elsewhere(row.owner_address)
+            if await self.ownership.take(self.identity, row.id, row.attempt) and row.proxy is not None:
+                log.warning("execution %s is taken over from a proxy that is dead", row.id)
+        return row

@@ -1,4 +1,4 @@
-"""Every statement that the proxy runs on the database; table and column names are those of Django's models."""
+"""Every statement that the proxy runs on the rows of runs; names of tables and columns are those of Django's models."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from typing import Any
 
 import orjson
@@ -14,27 +15,40 @@ import zstandard
 from psycopg.rows import dict_row, namedtuple_row
 from psycopg_pool import AsyncConnectionPool
 
+from agents.proxy.ownership import DEAD_AFTER_S, Identity
+
 APPLICATION_NAME = "gyre-proxy"
 CELLS_CHANNEL = "gyre_cells"
+#: How long a statement waits for a free connection; then the database counts as gone.
+CONNECTION_WITHIN_S = 10.0
 
 _FIND = """
-SELECT e.id, e.attempt, e.run_id, r.config, g.kind = 'evaluation' AS is_evaluation, g.evaluation
+SELECT e.id, e.attempt, e.run_id, r.config, g.kind = 'evaluation' AS is_evaluation, g.evaluation, e.proxy_id,
+    COALESCE(p.address, ''), COALESCE(p.seen_at < clock_timestamp() - make_interval(secs => %(dead_s)s), FALSE)
 FROM agents_execution e JOIN agents_run r ON r.id = e.run_id JOIN agents_group g ON g.id = e.group_id
+    LEFT JOIN agents_proxyprocess p ON p.id = e.proxy_id
 WHERE e.key_hash = %(key_hash)b AND e.state = 'running'
 """
 
-_IS_LIVE = "SELECT 1 FROM agents_execution WHERE id = %(execution)s AND attempt = %(attempt)s AND state = 'running'"
+_IS_LIVE = """
+SELECT 1 FROM agents_execution
+WHERE id = %(execution)s AND attempt = %(attempt)s AND state = 'running' AND proxy_id = %(proxy)s
+"""
 
 _CALLS = """
 SELECT number, parent_number, prefix_tokens, tokens, messages, reply, role, conversation, malformed, finish_reason
 FROM agents_call WHERE execution_id = %(execution)s AND attempt = %(attempt)s ORDER BY number
 """
 
-# The share lock makes a call and the end of its execution exclude each other: recorded before it, or refused.
+# The share lock makes a call and the end of its execution exclude each other: recorded before it, or refused. A call
+# is refused too when its proxy is no longer the owner. `there` is the call that had the number before this statement.
 _RECORD = """
 WITH live AS (
     SELECT id FROM agents_execution
-    WHERE id = %(execution)s AND attempt = %(attempt)s AND state IN ('running', 'evaluating') FOR SHARE
+    WHERE id = %(execution)s AND attempt = %(attempt)s AND state IN ('running', 'evaluating')
+        AND proxy_id = %(proxy)s
+        AND EXISTS (SELECT 1 FROM agents_proxyprocess p WHERE p.id = %(proxy)s AND p.epoch = %(epoch)s)
+    FOR SHARE
 ), archived AS (
     INSERT INTO agents_requestbody (run_id, hash, body, created_at)
     SELECT %(run)s, %(request_hash)s, %(body)b, now() FROM live
@@ -45,15 +59,18 @@ WITH live AS (
         dialect, role, conversation, branch_reason, false_fork, malformed, finish_reason, sampling, versions,
         request_hash, messages, reply, model_asked, cell, cached_tokens, error, started_at, first_token_s,
         duration_s, held_s, committed_at)
-    SELECT id, %(attempt)s, %(number)s, %(uid)s, %(parent_number)s, %(prefix_tokens)s, %(input_tokens)s, %(output_tokens)s,
-        %(tokens)b, %(state)s, %(dialect)s, %(role)s, %(conversation)s, %(branch_reason)s, %(false_fork)s,
-        %(malformed)s, %(finish_reason)s, %(sampling)s::jsonb, %(versions)s::jsonb, %(request_hash)s,
+    SELECT id, %(attempt)s, %(number)s, %(uid)s, %(parent_number)s, %(prefix_tokens)s, %(input_tokens)s,
+        %(output_tokens)s, %(tokens)b, %(state)s, %(dialect)s, %(role)s, %(conversation)s, %(branch_reason)s,
+        %(false_fork)s, %(malformed)s, %(finish_reason)s, %(sampling)s::jsonb, %(versions)s::jsonb, %(request_hash)s,
         %(messages)s::jsonb, %(reply)s::jsonb, %(model_asked)s, %(cell)s, %(cached_tokens)s, %(error)s,
         %(started_at)s, %(first_token_s)s, %(duration_s)s, %(held_s)s, now()
     FROM live
     ON CONFLICT (execution_id, attempt, number) DO NOTHING
+    RETURNING 1
 )
-SELECT EXISTS (SELECT 1 FROM live) AS live
+SELECT EXISTS (SELECT 1 FROM live), EXISTS (SELECT 1 FROM recorded), (
+    SELECT uid FROM agents_call
+    WHERE execution_id = %(execution)s AND attempt = %(attempt)s AND number = %(number)s) AS there
 """
 
 _HELD = """
@@ -70,9 +87,19 @@ WHERE c.engine_url <> '' AND c.role IN ('rollout', 'switching')
 """
 
 
+class Recorded(Enum):
+    """What became of a call that was to be committed."""
+
+    DONE = "done"
+    #: Its attempt has ended or been superseded, or this proxy is not its owner.
+    REFUSED = "refused"
+    #: Another call has its number.
+    NUMBER_TAKEN = "number taken"
+
+
 @dataclass(frozen=True, slots=True)
 class ExecutionRow:
-    """The execution that a key opens."""
+    """The execution that a key opens. `proxy`: its owner; `owner_is_dead`: unheard of for long."""
 
     id: int
     attempt: int
@@ -80,6 +107,9 @@ class ExecutionRow:
     config: dict[str, Any]
     is_evaluation: bool
     evaluation: int | None
+    proxy: int | None = None
+    owner_address: str = ""
+    owner_is_dead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +163,14 @@ class CallRow:
     duration_s: float
     held_s: float
 
+    def encode(self) -> dict[str, Any]:
+        """As the database takes it, the raw request compressed. Work for a thread, not for the event loop."""
+        values = {name: getattr(self, name) for name in CallRow.__slots__}
+        values |= {name: _json(values[name]) for name in ("sampling", "versions", "messages", "reply")}
+        values |= {name: _storable(values[name]) for name in ("model_asked", "error", "conversation")}
+        values["body"] = zstandard.ZstdCompressor(level=3).compress(values.pop("raw_request"))
+        return values
+
 
 @dataclass(slots=True)
 class Store:
@@ -140,51 +178,59 @@ class Store:
 
     database_url: str
     pool_size: int = 6
-    _pool: AsyncConnectionPool[Any] = field(init=False)
+    pool: AsyncConnectionPool[Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._pool = AsyncConnectionPool(
+        self.pool = AsyncConnectionPool(
             self.database_url,
             min_size=1,
             max_size=self.pool_size,
             open=False,
+            timeout=CONNECTION_WITHIN_S,
+            reconnect_timeout=CONNECTION_WITHIN_S,
             kwargs={"autocommit": True, "prepare_threshold": 1, "application_name": APPLICATION_NAME},
         )
 
     async def open(self) -> None:
-        await self._pool.open()
+        await self.pool.open()
 
     async def close(self) -> None:
-        await self._pool.close()
+        await self.pool.close()
 
     async def find(self, key: str) -> ExecutionRow | None:
         """The running execution whose attempt has this key."""
-        row = await self._one(_FIND, {"key_hash": key_hash(key)})
+        row = await self._one(_FIND, {"key_hash": key_hash(key), "dead_s": DEAD_AFTER_S})
         return None if row is None else ExecutionRow(*row)
 
-    async def is_live(self, execution: int, attempt: int) -> bool:
-        return await self._one(_IS_LIVE, {"execution": execution, "attempt": attempt}) is not None
+    async def is_live(self, execution: int, attempt: int, proxy: int) -> bool:
+        """Whether the attempt runs and belongs to this proxy."""
+        values = {"execution": execution, "attempt": attempt, "proxy": proxy}
+        return await self._one(_IS_LIVE, values) is not None
 
     async def calls(self, execution: int, attempt: int) -> list[Any]:
         """Recorded calls of an attempt, oldest first."""
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             cursor = connection.cursor(row_factory=namedtuple_row, binary=True)
             await cursor.execute(_CALLS, {"execution": execution, "attempt": attempt})
             found: list[Any] = await cursor.fetchall()
             return found
 
-    async def record(self, row: CallRow) -> bool:
-        """Commit a call; False when its attempt no longer takes any. Repeating it after a lost answer is harmless."""
-        values = {name: getattr(row, name) for name in CallRow.__slots__}
-        values |= {name: _json(values[name]) for name in ("sampling", "versions", "messages", "reply")}
-        values |= {name: _storable(values[name]) for name in ("model_asked", "error", "conversation")}
-        values["body"] = zstandard.ZstdCompressor(level=3).compress(values.pop("raw_request"))
-        found = await self._one(_RECORD, values)
-        return bool(found[0])
+    async def record(self, values: dict[str, Any], identity: Identity) -> Recorded:
+        """Commit an encoded call. Repeating it after a lost answer is harmless."""
+        values = values | {"proxy": identity.id, "epoch": identity.epoch}
+        while True:
+            is_live, is_new, there = await self._one(_RECORD, values)
+            if is_new or (is_live and there == values["uid"]):
+                return Recorded.DONE
+            if not is_live:
+                return Recorded.REFUSED
+            if there is not None:
+                return Recorded.NUMBER_TAKEN
+            # The call in its place was committed while this statement ran: look again.
 
     async def add_held(self, execution: int, attempt: int, held_s: float) -> bool:
         """Tell how long calls were held for scheduling; False when the attempt has ended."""
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             cursor = await connection.execute(_HELD, {"execution": execution, "attempt": attempt, "held_s": held_s})
             return bool(cursor.rowcount)
 
@@ -202,7 +248,7 @@ class Store:
                     pass
 
     async def _one(self, statement: str, values: dict[str, Any]) -> Any:
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             cursor = await connection.execute(statement, values)
             return await cursor.fetchone()
 
@@ -214,7 +260,16 @@ def key_hash(key: str) -> bytes:
 
 def _json(value: Any) -> str:
     """JSON that jsonb takes: it cannot hold the character U+0000."""
-    return orjson.dumps(value).decode().replace("\\u0000", "\\ufffd")
+    text = orjson.dumps(value)
+    return (orjson.dumps(_without_nul(value)) if b"\\u0000" in text else text).decode()
+
+
+def _without_nul(value: Any) -> Any:
+    if isinstance(value, str):
+        return _storable(value)
+    if isinstance(value, dict):
+        return {_storable(key): _without_nul(item) for key, item in value.items()}
+    return [_without_nul(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _storable(text: str) -> str:

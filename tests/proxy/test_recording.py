@@ -86,6 +86,7 @@ def test_a_call_moves_to_another_engine_with_the_tokens_that_it_has(stage: Backs
     assert second.requests[0]["sampling_params"]["max_new_tokens"] == 56 - 4
     assert call.versions == [[3, 0, 4], [4, 4, len(ids)]]
     assert call.sampling["num_moves"] == 1
+    assert [move[:2] for move in call.sampling["moves"]] == [[0, 4]]
     start = call.input_tokens
     assert delta(call).output_logprobs.tolist() == pytest.approx([logprob_of(t, start + n) for n, t in enumerate(ids)])
 
@@ -272,4 +273,13 @@ def test_nul_characters_in_texts_are_recorded_as_replacement_characters(stage: B
 
 def test_health_tells_how_much_is_going_on(stage: Backstage) -> None:
     health = _soon(lambda: (r := httpx.get(f"{stage.url}/health")).status_code == 200 and r, "the proxy is healthy")
-    assert health.json() == {"status": "ok", "sessions": 0, "calls": 0}
+    told = health.json()
+    assert (told["status"], told["sessions"], told["calls"], told["waiting"], told["spooled"]) == ("ok", 0, 0, 0, 0)
+    run = stage.run()
+    stage.engine(run, "done")
+    execution, base = stage.execution(run)
+    _post(base)
+    told = httpx.get(f"{stage.url}/health").json()
+    [call] = stage.calls(execution)
+    assert (told["sessions"], told["tokens"]) == (1, call.input_tokens + call.output_tokens)
+    assert told["bytes"] > 4 * told["tokens"]

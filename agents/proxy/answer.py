@@ -1,0 +1,83 @@
+"""Writes one call's events to one client, which may be slow and may leave at any time (algorithms.md §2.6, §10)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from agents.proxy.call import LiveCall
+from agents.proxy.dialects.base import MODEL, Dialect, Head
+from agents.proxy.http import EVENTS, Receive, Refusal, Send, refuse, respond
+from agents.proxy.replies import Failure, Finish
+
+#: Longest silence on a stream: keep-alives are promised at least every 3 s.
+KEEP_ALIVE_S = 2.5
+
+
+class Answer:
+    """One client of a call. A client that is slow holds up nobody but itself: the call's events wait for it."""
+
+    def __init__(self, call: LiveCall, dialect: Dialect, send: Send) -> None:
+        self._call, self._dialect, self._send = call, dialect, send
+        self._head = Head(f"{dialect.reply_id_prefix}{call.id}", MODEL, call.input_tokens, int(call.created))
+        self._gone = False
+
+    async def give(self, receive: Receive) -> None:
+        call = self._call
+        reader = call.join()
+        watcher = asyncio.create_task(self._watch(receive, reader))
+        try:
+            await (self._stream(reader) if call.request.stream else self._whole(reader))
+            call.acknowledged = not self._gone
+        finally:
+            call.leave(reader)
+            watcher.cancel()
+
+    async def _watch(self, receive: Receive, reader: asyncio.Event) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._gone = True
+        self._call.leave(reader)
+        reader.set()
+
+    async def _whole(self, reader: asyncio.Event) -> None:
+        while not self._ended():
+            await reader.wait()
+            reader.clear()
+            if self._gone:
+                return
+        last = self._call.events[-1]
+        if isinstance(last, Failure):
+            return await refuse(self._send, self._dialect, Refusal(last.kind, last.message))
+        if isinstance(last, Finish):
+            whole = self._dialect.whole(self._head, self._call.request, self._call.parser.reply, last)
+            await respond(self._send, 200, whole)
+
+    async def _stream(self, reader: asyncio.Event) -> None:
+        call, encoder = self._call, self._dialect.stream(self._head, self._call.request)
+        num_sent, started, loop = 0, False, asyncio.get_running_loop()
+        while not self._gone:
+            events = call.events[num_sent:]
+            if not events:
+                timer = loop.call_later(KEEP_ALIVE_S, reader.set)
+                await reader.wait()
+                timer.cancel()
+                reader.clear()
+                events = call.events[num_sent:]
+            if self._gone:
+                return
+            if not started:
+                if events and isinstance(events[0], Failure):
+                    return await refuse(self._send, self._dialect, Refusal(events[0].kind, events[0].message))
+                started = True
+                await self._send({"type": "http.response.start", "status": 200, "headers": EVENTS})
+                await self._send({"type": "http.response.body", "body": encoder.start(), "more_body": True})
+            num_sent += len(events)
+            ended = bool(events) and isinstance(events[-1], Finish | Failure)
+            body = b"".join([encoder.event(event) for event in events]) or self._dialect.keep_alive
+            await self._send({"type": "http.response.body", "body": body, "more_body": not ended})
+            if ended:
+                return
+
+    def _ended(self) -> bool:
+        events = self._call.events
+        return bool(events) and isinstance(events[-1], Finish | Failure)

@@ -1,0 +1,71 @@
+"""What is kept of a call that has ended: its row, and what later calls build on. Work for a thread (docs/proxy.md)."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agents.core.codec import CallDelta, encode_call
+from agents.proxy.matching import RecordedCall
+from agents.proxy.replies import Finish
+from agents.proxy.store import CallRow
+
+if TYPE_CHECKING:
+    from agents.proxy.call import LiveCall
+
+
+def encoded_row(call: LiveCall, end: Finish | None, error: str, state: str) -> dict[str, Any]:
+    """The call's row as the database takes it: ids and log-probabilities packed, the raw request compressed."""
+    session, prepared, sampled, request = call.session, call.prepared, call.sampled, call.request
+    execution, parent = session.execution, prepared.match.parent
+    delta = CallDelta(
+        prepared.new_input_ids, np.asarray(sampled.ids, np.int32), np.asarray(sampled.logprobs, np.float32)
+    )
+    return CallRow(
+        execution=execution.id,
+        attempt=execution.attempt,
+        run=execution.run_id,
+        number=call.number,
+        uid=call.id,
+        parent_number=None if parent is None else parent.number,
+        prefix_tokens=prepared.prefix_tokens,
+        input_tokens=len(prepared.input_ids),
+        output_tokens=len(sampled.ids),
+        tokens=encode_call(delta),
+        state=state,
+        dialect=request.dialect,
+        role=prepared.role,
+        conversation=prepared.conversation,
+        branch_reason=prepared.branch_reason,
+        false_fork=prepared.false_fork,
+        malformed=call.parser.reply.malformed,
+        finish_reason=end.reason if end is not None else "",
+        sampling=call.sampling_params(call.max_new_tokens)
+        | {"asked": request.sampling.asked, "num_moves": len(call.moves), "moves": call.moves},
+        versions=sampled.versions,
+        request_hash=call.request_hash,
+        raw_request=call.raw_request,
+        messages=prepared.messages,
+        reply=call.parser.reply.to_json(),
+        model_asked=request.model[:120],
+        cell=call.cell_index,
+        cached_tokens=sampled.cached_tokens,
+        error=error or sampled.fault,
+        started_at=datetime.fromtimestamp(call.created, UTC),
+        first_token_s=call.first_token_s,
+        duration_s=time.monotonic() - call.started,
+        held_s=call.held_s,
+    ).encode()
+
+
+def recorded_call(call: LiveCall) -> RecordedCall:
+    """The call as later ones match and extend it."""
+    return call.prepared.recorded(
+        call.number,
+        len(call.request.messages),
+        np.asarray(call.sampled.ids, np.int32),
+        call.parser.reply.message(),
+    )

@@ -1,0 +1,73 @@
+"""Finished calls on their way into the database (docs/proxy.md, "When the database is gone").
+
+A call that cannot be committed is tried again, under the same id, for a bounded time; meanwhile it takes room in a
+spool. While the spool is full no further call is admitted. Nothing is acknowledged before it is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from agents.proxy.ownership import Identity
+from agents.proxy.store import Recorded, Store
+
+log = logging.getLogger(__name__)
+
+#: How long a finished call waits for a database that does not answer.
+RECORD_WITHIN_S = 60.0
+MAX_SPOOLED_CALLS = 512
+MAX_SPOOLED_BYTES = 256 * 1024 * 1024
+#: What a database that restarts, or a network that breaks, raises.
+DATABASE_GONE = (psycopg.OperationalError, psycopg.InterfaceError)
+
+
+class NotRecorded(Exception):
+    """The database did not take the call in time: the client must not believe that it was made."""
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Commits calls. `num_spooled` calls of `spooled_bytes` have met a database that does not answer, and wait."""
+
+    store: Store
+    within_s: float = RECORD_WITHIN_S
+    max_calls: int = MAX_SPOOLED_CALLS
+    max_bytes: int = MAX_SPOOLED_BYTES
+    num_spooled: int = 0
+    spooled_bytes: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.num_spooled >= self.max_calls or self.spooled_bytes >= self.max_bytes
+
+    async def record(self, values: dict[str, Any], identity: Identity) -> Recorded:
+        """Commit an encoded call. Raises NotRecorded when the database stays away."""
+        try:
+            return await self.store.record(values, identity)
+        except DATABASE_GONE as error:
+            log.warning("the database does not answer, a finished call waits: %s", error)
+        size = len(values["body"]) + len(values["tokens"]) + len(values["messages"])
+        self.num_spooled += 1
+        self.spooled_bytes += size
+        try:
+            return await self._record_later(values, identity)
+        finally:
+            self.num_spooled -= 1
+            self.spooled_bytes -= size
+
+    async def _record_later(self, values: dict[str, Any], identity: Identity) -> Recorded:
+        loop = asyncio.get_running_loop()
+        deadline, backoff_s = loop.time() + self.within_s, 0.1
+        while True:
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(2 * backoff_s, 2.0)
+            try:
+                return await self.store.record(values, identity)
+            except DATABASE_GONE as error:
+                if loop.time() > deadline:
+                    raise NotRecorded(f"the database has not answered for {self.within_s:.0f} s: {error}") from error
