@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import log, sqrt
+from math import exp, log, sqrt
 from random import Random
 from statistics import fmean, median
 from typing import Any
@@ -124,8 +124,8 @@ def _workload(
     ):
         if not there:
             assumed.append(name)
-    if recording.evaluation_s:
-        changes["eval_execution_h"] = max(1e-6, fmean(recording.evaluation_s) / HOUR_S)
+    held_out = recording.evaluation_s or [seconds for group in groups for seconds in group]
+    changes["eval_execution_h"] = max(1e-6, fmean(held_out) / HOUR_S)
     workload = usual.with_changes(changes)
     per_batch_s = micro_step_s * steps_per_group * settings.groups_per_batch
     train_cell_h = max(1e-9, per_batch_s / workload.training_factor(settings.j_max) / HOUR_S)
@@ -133,7 +133,7 @@ def _workload(
 
 
 def _durations(groups: tuple[tuple[float, ...], ...]) -> dict[str, Any]:
-    """The log-normal of these durations, for who draws instead of replaying: one-way analysis of variance of the logs."""
+    """The log-normal of these durations, for who draws instead of replaying: a variance analysis of their logs."""
     logs = [[log(max(seconds, 1e-3)) for seconds in group] for group in groups]
     means = [fmean(group) for group in logs]
     grand = fmean(value for group in logs for value in group)
@@ -144,7 +144,7 @@ def _durations(groups: tuple[tuple[float, ...], ...]) -> dict[str, Any]:
     spread = sum((mean - grand) ** 2 for mean in means) / max(1, len(means) - 1)
     longest_s = max(max(group) for group in groups)
     return {
-        "execution_h": 2.718281828459045**grand / HOUR_S,
+        "execution_h": exp(grand) / HOUR_S,
         "log_sd_between": sqrt(max(0.0, spread - within / size)),
         "log_sd_within": sqrt(within),
         "cap_h": longest_s / HOUR_S,
