@@ -26,6 +26,7 @@ from scheduler.core.simulate.workload import HOUR_S, Durations, Workload
 
 Event = tuple[float, int, Callable[..., None], tuple[object, ...]]
 MAX_ROUNDS = 50
+TICK_S = 1e-6
 
 
 class Stuck(RuntimeError):
@@ -174,7 +175,8 @@ class World:
 
     def _wake_later(self, decisions: list[Decision]) -> None:
         again_s = min((d.params["again_s"] for d in decisions if "again_s" in d.params), default=INFINITE)
-        if self.now_s < again_s < INFINITE and not (self.now_s < self._wake_s <= again_s):
+        again_s = max(again_s, self.now_s + TICK_S)  # a wait may be over but for the last digit
+        if again_s < INFINITE and not (self.now_s < self._wake_s <= again_s):
             self._wake_s = again_s
             self.at(again_s - self.now_s, self._wake)
 
