@@ -398,6 +398,7 @@ def _micro_steps(demo: Demo, batch: Batch, workers: list[int]) -> None:
         )
         for index in sorted(set(owners))
     }  # fmt: skip
+    HandIn.objects.filter(batch=batch).update(created_at=batch.stepped_at - timedelta(seconds=0.4), state="counted")
     MicroStep.objects.bulk_create(
         MicroStep(
             batch=batch, number=i, num_tokens=3800 + i, num_targets=420 + i, num_trajectories=9, cell_index=owner,
