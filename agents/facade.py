@@ -6,7 +6,7 @@ from datetime import timedelta
 from django.db.models import Count, Q, QuerySet, Sum
 from django.db.models.functions import Now
 
-from agents.models import Execution, Group, Run
+from agents.models import Execution, Group, Reassessment, Run
 
 
 @dataclass(frozen=True)
@@ -81,3 +81,9 @@ def num_long_unevaluated(run_id: int, for_s: float) -> int:
     long_ago = Now() - timedelta(seconds=for_s)
     waiting = Execution.objects.filter(free, run=run_id, state=Execution.State.EVALUATING)
     return waiting.filter(harness_ended_at__lt=long_ago).count()
+
+
+def num_waiting_reassessments() -> int:
+    """Wishes for another assessment that nobody works on."""
+    free = Q(state=Reassessment.State.QUEUED) | Q(state=Reassessment.State.RUNNING, lease_expires_at__lt=Now())
+    return Reassessment.objects.filter(free).count()

@@ -8,7 +8,9 @@ from celery.signals import worker_ready, worker_shutting_down
 from kombu.exceptions import OperationalError
 
 from agents.executions.evaluate import evaluate_next
+from agents.executions.keeping import clear_orphans
 from agents.executions.leftovers import clear_directories, clear_leftovers
+from agents.executions.reassess import reassess_next
 from agents.executions.run import run_next
 from agents.executions.worker import this_worker
 
@@ -25,9 +27,9 @@ def run_execution() -> None:
 
 @shared_task(name="agents.tasks.evaluate_execution", queue="evaluation")
 def evaluate_execution() -> None:
-    """Evaluate executions whose harness has ended, until none waits."""
+    """Evaluate executions whose harness has ended, then those that a person wants assessed again, until none waits."""
     worker = this_worker()
-    while not worker.ending.is_set() and evaluate_next(worker):
+    while not worker.ending.is_set() and (evaluate_next(worker) or reassess_next(worker)):
         pass
 
 
@@ -43,6 +45,7 @@ def _on_ready(sender: Any, **_: Any) -> None:
     if "executions" in sender.app.amqp.queues.consume_from:
         this_worker().harness_server.warm_up()
         clear_directories(this_worker().home)
+        clear_orphans(this_worker().home)
     if num := clear_leftovers():
         log.warning("%d executions of a worker that died start again", num)
 

@@ -16,8 +16,8 @@ from agents.actions.close_group import examine_group, write_closing
 from agents.core import outcome
 from agents.core.codec import encode_node
 from agents.core.fold import Folded, fold
-from agents.core.outcome import HarnessEnd, Outcome, Result, Verdict
-from agents.models import Assessment, Execution, Group, Node, Run
+from agents.core.outcome import HarnessEnd, Outcome, Reason, Result, Verdict
+from agents.models import Assessment, Call, Execution, Group, Node, Run
 from agents.recorded import calls_of
 
 LIVE = (Execution.State.RUNNING, Execution.State.EVALUATING)
@@ -25,7 +25,7 @@ LIVE = (Execution.State.RUNNING, Execution.State.EVALUATING)
 #: What finishing writes; other columns belong to the worker and the proxy.
 WRITTEN = (
     "state", "outcome", "reason_code", "reason", "reward", "training_reward", "num_malformed_calls", "hit_turn_limit",
-    "timed_out", "harness_exit", "finished_at", "key_hash", "lease_owner", "lease_expires_at", "num_calls",
+    "timed_out", "harness_exit", "sandbox", "finished_at", "key_hash", "lease_owner", "lease_expires_at", "num_calls",
     "num_unique_tokens", "num_sampled_tokens", "num_total_tokens", "num_false_forks", "min_version", "max_version",
 )  # fmt: skip
 
@@ -47,7 +47,7 @@ def finish_execution(execution_id: int, attempt: int, verdict: Verdict, end: Har
         calls = calls_of([execution.pk])[execution.pk]
         folded = fold(call.recorded for call in calls)
         result = outcome.judge(verdict, end, sum(call.recorded.acknowledged for call in calls))
-        _write_assessment(execution, verdict, result)
+        write_assessment(execution, verdict, result)
         _write_nodes(execution, folded)
         _describe_tree(execution, folded)
         execution.num_false_forks = sum(call.false_fork for call in calls)
@@ -70,17 +70,39 @@ def storable(text: str) -> str:
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
-def _write_assessment(execution: Execution, verdict: Verdict, result: Result) -> None:
+def harness_end(execution: Execution) -> HarnessEnd:
+    """How the harness of the execution's newest attempt ended, from its row."""
+    timeout = execution.sandbox.get("timeout")
+    return HarnessEnd(
+        exit_code=execution.harness_exit,
+        timeout=Reason(timeout) if timeout else None,
+        num_malformed_calls=execution.num_malformed_calls,
+        hit_turn_limit=execution.hit_turn_limit,
+    )
+
+
+def judged(execution: Execution, verdict: Verdict) -> Result:
+    """What a verdict on the execution's newest attempt comes to."""
+    seen = (Call.State.COMPLETE, Call.State.QUARANTINED)
+    num_seen = Call.objects.filter(execution=execution, attempt=execution.attempt, state__in=seen).count()
+    return outcome.judge(verdict, harness_end(execution), num_seen)
+
+
+def write_assessment(
+    execution: Execution, verdict: Verdict, result: Result, in_force: bool = True, flags: tuple[str, ...] = ()
+) -> Assessment:
+    """The verdict as a row of its own. `flags` go beside those of the evaluator."""
     status = {Outcome.NO_WORK: Assessment.Status.NO_WORK, Outcome.UNRESOLVED: Assessment.Status.UNRESOLVED}
-    Assessment.objects.create(
+    return Assessment.objects.create(
         execution=execution,
+        in_force=in_force,
         attempt=execution.attempt,
         status=status.get(result.outcome, Assessment.Status.SCORED),
         reason_code=result.reason_code,
         reason=storable(result.reason),
         value=result.reward,
         rewards={storable(key): value for key, value in verdict.rewards.items() if math.isfinite(value)},
-        flags=[storable(flag) for flag in verdict.flags],
+        flags=[storable(flag) for flag in (*verdict.flags, *flags)],
         exit_code=verdict.exit_code,
         log=storable(verdict.log),
         duration_s=verdict.duration_s,
@@ -129,6 +151,7 @@ def _close(execution: Execution, result: Result, end: HarnessEnd) -> None:
         execution.training_reward = outcome.training_reward(result.reward, end, penalty)
     execution.num_malformed_calls, execution.hit_turn_limit = end.num_malformed_calls, end.hit_turn_limit
     execution.timed_out, execution.harness_exit = end.timeout is not None, end.exit_code
+    execution.sandbox = {**execution.sandbox, "timeout": end.timeout or ""}
     execution.finished_at = timezone.now()
     execution.key_hash, execution.lease_owner, execution.lease_expires_at = None, "", None
 

@@ -9,6 +9,7 @@ from django.db import Error as DatabaseError
 from agents.actions.finish_execution import finish_execution
 from agents.core.outcome import Reason, Status, Verdict
 from agents.executions import leases
+from agents.executions.keeping import keep
 from agents.executions.leases import Lease
 from agents.executions.worker import Worker
 from agents.harness.drivers import DRIVERS
@@ -39,6 +40,7 @@ def _judge(worker: Worker, lease: Lease) -> tuple[Verdict, Worksite | None]:
     place = worker.place(lease.run_id, lease.execution_id, lease.attempt)
     try:
         site = Worksite.open(lease.task_path, lease.task_digest, driver, worker.home, place)
+        keep(worker.home, lease, site.workspace)
         evaluation = Evaluation(lease.config.reward_key, lease.config.evaluation_timeout_s)
         return evaluate(worker.evaluation_server, site, evaluation), site
     except DatabaseError:

@@ -21,8 +21,10 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from agents import events
+from agents.actions.finish_execution import harness_end
 from agents.config import RunConfig, parse
-from agents.core.outcome import HarnessEnd, Reason
+from agents.core.outcome import HarnessEnd
+from agents.executions import proxies
 from agents.models import Execution, Group, Run
 
 LEASE_S = 30.0
@@ -44,6 +46,8 @@ class Lease:
     task_digest: str
     config: RunConfig
     key: str = ""
+    #: Where the proxy that owns the attempt is reached; None: at the worker's default.
+    proxy_socket: Path | None = None
     end: HarnessEnd = field(default_factory=HarnessEnd)
 
     def rows(self) -> Any:
@@ -88,8 +92,10 @@ def lease_next(owner: str) -> Lease | None:
         execution = _first(Q(state=State.QUEUED, run__state__in=(Run.State.STARTING, Run.State.RUNNING)), "queued_at")
         if execution is None:
             return None
+        execution.proxy = proxies.choose()
         Execution.objects.filter(pk=execution.pk).update(
             state=State.RUNNING,
+            proxy=execution.proxy,
             lease_owner=owner,
             lease_expires_at=expiry(),
             key_hash=hashlib.sha256(key.encode()).digest(),
@@ -128,7 +134,6 @@ def _first(condition: Q, order: str) -> Execution | None:
 
 def _lease(execution: Execution, key: str = "") -> Lease:
     task = execution.group.task
-    timeout = execution.sandbox.get("timeout")
     return Lease(
         execution_id=execution.pk,
         attempt=execution.attempt,
@@ -137,12 +142,8 @@ def _lease(execution: Execution, key: str = "") -> Lease:
         task_digest=task.digest,
         config=parse(execution.run.config),
         key=key,
-        end=HarnessEnd(
-            exit_code=execution.harness_exit,
-            timeout=Reason(timeout) if timeout else None,
-            num_malformed_calls=execution.num_malformed_calls,
-            hit_turn_limit=execution.hit_turn_limit,
-        ),
+        proxy_socket=Path(execution.proxy.socket) if key and execution.proxy is not None else None,
+        end=harness_end(execution),
     )
 
 

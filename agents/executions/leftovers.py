@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from agents.executions.leases import State, brief_connection
 from agents.harness.sandbox.processes import boot_id, kill_if_same, start_ticks
-from agents.models import Execution
+from agents.models import Execution, Reassessment
 
 
 def clear_leftovers() -> int:
@@ -37,7 +37,10 @@ def clear_directories(home: Path) -> int:
     with brief_connection():
         live = Execution.objects.filter(state__in=(State.RUNNING, State.EVALUATING)).values_list("pk", "attempt")
         kept = {f"{pk}-{attempt}" for pk, attempt in live}
+        wishes = Reassessment.objects.filter(state=Reassessment.State.RUNNING).values_list("pk", flat=True)
+        kept_wishes = {str(pk) for pk in wishes}
     over = [place for place in home.glob("runs/*/executions/*-*") if place.name not in kept]
+    over += [place for place in home.glob("runs/*/reassessments/*") if place.name not in kept_wishes]
     for place in over:
         shutil.rmtree(place, ignore_errors=True)
     return len(over)

@@ -16,6 +16,7 @@ from agents.actions.finish_execution import finish_execution
 from agents.core.outcome import HarnessEnd, Reason, Status, Verdict
 from agents.executions import disk, leases, pauses
 from agents.executions.heartbeat import Hold
+from agents.executions.keeping import make_room
 from agents.executions.leases import Lease
 from agents.executions.worker import Worker
 from agents.harness.drivers import DRIVERS
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 
 def run_next(worker: Worker) -> bool:
     """Run the oldest queued execution to the end of its harness. False when none is queued."""
+    if disk.shortage(worker.home):
+        make_room(worker.home, disk.MIN_FREE_BYTES)
     if reason := disk.shortage(worker.home):
         disk.pause_runs(reason)
         return False

@@ -29,7 +29,11 @@ def open_directory() -> Iterator[Path]:
 
 
 def play(home: Path, uid: int | None) -> dict[str, list[object]]:
-    script = [str(HERE / "plays_fixtures.py"), str(home), *TASKS]
+    return run([str(HERE / "plays_fixtures.py"), str(home), *TASKS], home, uid)
+
+
+def run(script: list[str], home: Path, uid: int | None) -> dict[str, list[object]]:
+    """What the script prints last, as JSON, when this user runs it."""
     command = [sys.executable, *script]
     if uid is not None:
         command = [sys.executable, str(HERE / "normal_user.py"), str(uid), *script]
@@ -58,3 +62,17 @@ def test_the_present_user_can_run_sandboxes_in_a_closed_directory(tmp_path: Path
     home.mkdir(mode=0o700)
     owner = int(os.environ.get("GYRE_SANDBOX_UID", 65_530)) if os.geteuid() == 0 else os.geteuid()
     assert play(home, None) == expected(owner)
+
+
+@pytest.mark.parametrize("uid", [THROWAWAY_UID, None], ids=["normal user", "present user"])
+def test_what_an_agent_left_is_kept_and_comes_back_as_it_was(open_directory: Path, uid: int | None) -> None:
+    if uid is not None and os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    home = open_directory / "home"
+    home.mkdir(mode=0o700)
+    if uid is not None:
+        os.chown(home, uid, uid)
+    found = run([str(HERE / "packs_a_tree.py"), str(home)], home, uid)
+    assert found["before"] == found["after"]
+    assert len(found["after"][b"app".hex()][2]) == 9
+    assert (found["verify"], found["left"]) == (False, [])

@@ -56,14 +56,18 @@ class Workspace:
 
     def create(self, image: Image, context: Path, user: User, instruction: str) -> None:
         """Make the file tree that stands in for the image, with the task's files in it. Replaces an older one."""
-        self.remove()
-        self.path.mkdir(parents=True)
-        for place in (self.area, self.path):
-            _let_through(place)
+        self.begin()
         build_root(self.root, image, context, user)
         self._put(self.root / INSTRUCTION.lstrip("/"), instruction)
         for name in ("logs", "tests", *(f"logs/{folder}" for folder in skeleton.LOG_FOLDERS)):
             self._folder(self.path / name)
+
+    def begin(self) -> None:
+        """An empty directory that sandboxes can reach. Replaces an older one."""
+        self.remove()
+        self.path.mkdir(parents=True)
+        for place in (self.area, self.path):
+            _let_through(place)
 
     def upload_solution(self, folder: Path) -> None:
         self._upload(folder, self.path / "solution")

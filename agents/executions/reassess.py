@@ -1,0 +1,92 @@
+"""Run the evaluator again on what an execution left, because a person asked (agents.actions.reassess_execution).
+
+It works on a fresh copy of the files as they were when the harness had ended, under the evaluation's own time budget.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import tarfile
+from datetime import timedelta
+from pathlib import Path
+
+import zstandard
+from django.db import Error as DatabaseError
+from django.db import transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from agents.actions.reassess_execution import fail_reassessment, finish_reassessment
+from agents.config import parse
+from agents.executions.leases import brief_connection, persistently
+from agents.executions.worker import Worker
+from agents.harness.drivers import DRIVERS
+from agents.harness.evaluator import Evaluation, evaluate
+from agents.harness.sandbox.archive import unpack
+from agents.harness.taskformat import BadTask
+from agents.harness.taskformat.directory import digest
+from agents.harness.worksite import Worksite
+from agents.models import KeptWorkspace, Reassessment
+
+log = logging.getLogger(__name__)
+
+#: Beside the evaluation's own limit: unpacking, and a worker that is busy.
+SLACK_S = 300.0
+TASK_CHANGED = "task_changed"
+
+
+def reassess_next(worker: Worker) -> bool:
+    """Work on the oldest wish whose files lie on this machine. False when there is none."""
+    wish = _lease(worker.owner)
+    if wish is None:
+        return False
+    place = worker.home / "runs" / str(wish.execution.run_id) / "reassessments" / str(wish.pk)
+    try:
+        _assess(worker, wish, place)
+    except DatabaseError:
+        raise  # the lease expires and another worker tries
+    except (BadTask, OSError, tarfile.TarError, zstandard.ZstdError) as error:
+        _fail(wish, str(error))
+    except Exception as error:
+        log.exception("re-assessment %s failed", wish.pk)
+        _fail(wish, f"{type(error).__name__}: {error}")
+    return True
+
+
+def _assess(worker: Worker, wish: Reassessment, place: Path) -> None:
+    execution, task = wish.execution, wish.execution.group.task
+    config = parse(execution.run.config)
+    kept = KeptWorkspace.objects.filter(execution=execution, attempt=wish.attempt, deleted_at=None).first()
+    if kept is None or not Path(kept.path).is_file():
+        _fail(wish, f"what execution {execution.pk} left is gone from {socket.gethostname()}")
+        return
+    site = Worksite.open(Path(task.path), digest(Path(task.path)), DRIVERS[config.harness], worker.home, place)
+    try:
+        unpack(Path(kept.path), site.workspace)
+        verdict = evaluate(worker.evaluation_server, site, Evaluation(config.reward_key, config.evaluation_timeout_s))
+    finally:
+        site.workspace.remove()
+    flags = (TASK_CHANGED,) if digest(Path(task.path)) != task.digest else ()
+    persistently(lambda: finish_reassessment(wish.pk, verdict, flags))
+
+
+def _fail(wish: Reassessment, error: str) -> None:
+    persistently(lambda: fail_reassessment(wish.pk, error.replace("\0", "\ufffd")[:2000]))
+
+
+def _lease(owner: str) -> Reassessment | None:
+    free = Q(state=Reassessment.State.QUEUED) | Q(state=Reassessment.State.RUNNING, lease_expires_at__lt=Now())
+    here = Q(execution__workspace__host=socket.gethostname())
+    with brief_connection(), transaction.atomic():
+        rows = Reassessment.objects.select_for_update(skip_locked=True, of=("self",), no_key=True)
+        wish = (
+            rows.select_related("execution__run", "execution__group__task").filter(free & here).order_by("pk").first()
+        )
+        if wish is None:
+            return None
+        budget_s = float(wish.execution.run.config["evaluation_timeout_s"]) + SLACK_S
+        Reassessment.objects.filter(pk=wish.pk).update(
+            state=Reassessment.State.RUNNING, lease_owner=owner, lease_expires_at=Now() + timedelta(seconds=budget_s)
+        )
+        return wish
