@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 CALLS_KEPT = 8
 #: About what a recorded call takes in memory besides its tokens and its reply: objects, hashes, entries of the index.
 CALL_BYTES = 2500
+#: About what a recorded call takes in memory besides its tokens and its reply: objects, hashes, entries of the index.
+CALL_BYTES = 2500
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,11 @@ class Prepared:
     input_ids: Int32s
     #: Canonical messages that the call adds, for the transcript.
     messages: list[Message]
+
+    def without_tokens(self) -> Prepared:
+        """What is left when the call is recorded: its place."""
+        none = np.empty(0, np.int32)
+        return replace(self, new_input_ids=none, input_ids=none, messages=[])
 
     def without_tokens(self) -> Prepared:
         """What is left when the call is recorded: its place."""
@@ -84,6 +91,9 @@ class Session:
     num_in_flight: int = 0
     used_at: float = 0.0
     _recent: OrderedDict[str, LiveCall] = field(default_factory=OrderedDict)
+    _num_sized: int = 0
+    _num_tokens: int = 0
+    _num_bytes: int = 0
     _num_sized: int = 0
     _num_tokens: int = 0
     _num_bytes: int = 0
@@ -143,6 +153,15 @@ class Session:
         """A request that wants to know its length and no reply; it takes a number and nothing continues it."""
         counted = self.prepare(request, {})
         return replace(counted, role=AUXILIARY, conversation=AUXILIARY, branch_reason="", false_fork=False)
+
+    def size(self) -> tuple[int, int]:
+        """(unique tokens held, bytes that hold them and what is known of their calls)."""
+        for call in self.index.calls[self._num_sized :]:
+            self._num_sized += 1
+            self._num_tokens += len(call.new_input_ids) + len(call.output_ids)
+            self._num_bytes += call.new_input_ids.nbytes + call.output_ids.nbytes + CALL_BYTES
+            self._num_bytes += len(call.reply["content"]) + 64 * len(call.reply.get("tool_calls", ()))
+        return self._num_tokens, self._num_bytes
 
     def size(self) -> tuple[int, int]:
         """(unique tokens held, bytes that hold them and what is known of their calls)."""

@@ -181,7 +181,7 @@ def test_a_marked_retry_is_answered_from_the_record_and_an_unmarked_one_is_a_sib
     assert len(stage.calls(execution)) == 1
     assert _text(_post(base)) == "write"
     one, two = stage.calls(execution)
-    assert (two.parent_number, two.branch_reason, two.false_fork) == (one.number, "resample", False)
+    assert (two.parent_number, two.branch_reason, two.false_fork) == (one.number, "", False)
     assert full_input(two) == full_input(one)
 
 
