@@ -11,43 +11,72 @@ from pathlib import Path
 import uvicorn
 
 from agents.proxy.app import ProxyApp
+from agents.proxy.engine import FIRST_TOKEN_S, IDLE_S
 
 REPO_ROOT = Path(__file__).resolve().parents[2]
 #: Connections that wait while the process starts or is busy.
 BACKLOG = 2048
+#: A client that takes no bytes and confirms none for so long has gone.
+CLIENT_GONE_MS = 120_000
 
 
 def main() -> None:
     options = _options()
     logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    config = uvicorn.Config(
-        ProxyApp(options.database_url),
-        http="httptools",
-        loop="uvloop",
-        ws="none",
-        lifespan="on",
-        log_level=options.log_level,
-        access_log=False,
-        backlog=BACKLOG,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=5,
-        server_header=False,
-        date_header=False,
-    )
     with _tcp(options.host, options.port) as tcp, _unix(options.socket) as unix:
-        print(f"proxy on http://{options.host}:{tcp.getsockname()[1]} and {options.socket}", flush=True)
+        address = f"http://{options.host}:{tcp.getsockname()[1]}"
+        app = ProxyApp(
+            options.database_url,
+            name=options.name,
+            socket=str(options.socket.resolve()),
+            address=address,
+            first_token_s=options.first_token_s,
+            idle_s=options.idle_token_s,
+        )
+        config = uvicorn.Config(
+            app,
+            http="httptools",
+            loop="uvloop",
+            ws="none",
+            lifespan="on",
+            log_level=options.log_level,
+            access_log=False,
+            backlog=BACKLOG,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=5,
+            server_header=False,
+            date_header=False,
+        )
+        print(f"{options.name} on {address} and {options.socket}", flush=True)
         uvicorn.Server(config).run(sockets=[tcp, unix])
 
 
 def _options() -> argparse.Namespace:
     home = Path(os.environ.get("GYRE_HOME") or REPO_ROOT / "var").expanduser()
     parser = argparse.ArgumentParser(prog="python -m agents.proxy", description=__doc__)
+    parser.add_argument(
+        "--name",
+        default=os.environ.get("GYRE_PROXY_NAME") or "proxy-0",
+        help="identity that stays the same over restarts; every process its own",
+    )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument(
         "--port", type=int, default=int(os.environ.get("GYRE_PROXY_PORT") or 8701), help="0 picks a free one"
     )
     parser.add_argument("--socket", type=Path, default=home / "run" / "proxy.sock", help="unix socket")
     parser.add_argument("--database-url", default=os.environ.get("DATABASE_URL", ""), help="as DATABASE_URL")
+    parser.add_argument(
+        "--first-token-s",
+        type=float,
+        default=float(os.environ.get("GYRE_PROXY_FIRST_TOKEN_S") or FIRST_TOKEN_S),
+        help="a call leaves an engine that has sent no token for so long (GYRE_PROXY_FIRST_TOKEN_S)",
+    )
+    parser.add_argument(
+        "--idle-token-s",
+        type=float,
+        default=float(os.environ.get("GYRE_PROXY_IDLE_TOKEN_S") or IDLE_S),
+        help="the same between two tokens (GYRE_PROXY_IDLE_TOKEN_S)",
+    )
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     options = parser.parse_args()
     if not options.database_url:
@@ -58,6 +87,8 @@ def _options() -> argparse.Namespace:
 def _tcp(host: str, port: int) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, CLIENT_GONE_MS)
     try:
         listener.bind((host, port))
     except OSError as error:
