@@ -9,6 +9,8 @@ from types import FrameType
 
 from gyreweb import embedded
 
+#: Options that make a command of `WITHOUT_SERVERS` read or write the database after all.
+WITH_SERVERS_WHEN = {"simulate": ("--fit-from", "--save")}
 #: Commands that never touch the database or the broker. Everything else gets both.
 WITHOUT_SERVERS = frozenset(
     {
@@ -21,6 +23,7 @@ WITHOUT_SERVERS = frozenset(
         "help",
         "make_policy",
         "makemessages",
+        "simulate",
         "spectacular",
         "startapp",
         "startproject",
@@ -48,6 +51,9 @@ def main(argv: Sequence[str]) -> int:
 def needs_servers(arguments: Sequence[str]) -> bool:
     asks_for_help = any(argument in ("-h", "--help") for argument in arguments)
     command = next((argument for argument in arguments if not argument.startswith("-")), "")
+    options = {argument.partition("=")[0] for argument in arguments}
+    if options & set(WITH_SERVERS_WHEN.get(command, ())):
+        return not asks_for_help
     return not asks_for_help and command not in WITHOUT_SERVERS
 
 

@@ -85,9 +85,9 @@ class PolicySummary:
         return median(result.bounds.work_h for result in self.results)
 
     @property
-    def above_bound(self) -> float:
-        """Share of the hours that a schedule at the bound would save."""
-        return 1.0 - self.bound_h_per_step / self.hours_per_step
+    def chain_h_per_step(self) -> float:
+        """The longest group of each burst, one burst after the other."""
+        return median(result.bounds.chain_h for result in self.results)
 
 
 @dataclass(frozen=True)

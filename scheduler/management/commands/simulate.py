@@ -1,0 +1,104 @@
+"""`manage.py simulate --preset NAME`: hours of a cluster under one or more policies, before it is rented."""
+
+import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from scheduler import scenarios
+from scheduler.scenarios import BadScenario, Scenario
+from scheduler.simulations import arguments
+from scheduler.simulations.many import Finished, run_many
+from scheduler.simulations.progress import Bar
+from scheduler.simulations.report import JsonReport, Report, TextReport
+from scheduler.simulations.study import Study
+from scheduler.simulations.summary import summarise
+
+EPILOG = """\
+A KEY is a run setting or a parameter of the workload; a wrong one lists them all. docs/simulator.md tells what each
+means, and how to describe a cluster of one's own in a file.
+
+  manage.py simulate --preset baseline-set --policy elastic,colocate --seeds 3
+  manage.py simulate --preset baseline-set --sweep rho_min=0.1,0.25,0.5 --sweep cells=4,6,8 --out plots
+  manage.py simulate --preset my-cluster.toml --set cell_failures_per_h=0.02 --seeds 21-40 --jobs 2
+  manage.py simulate --fit-from 7 --set cells=4
+"""
+
+
+class Command(BaseCommand):
+    help = "Simulate runs with the code that decides for live cells. Needs no database, unless runs are read or saved."
+    requires_system_checks = []
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        parser = super().create_parser(prog_name, subcommand, allow_abbrev=False, **kwargs)
+        parser.epilog, parser.formatter_class = EPILOG, RawDescriptionHelpFormatter
+        return parser
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        names = ", ".join(scenarios.preset_names())
+        source = parser.add_mutually_exclusive_group(required=True)
+        source.add_argument("--preset", metavar="NAME|FILE.toml", help=f"one of {names}; or a file of one's own")
+        source.add_argument("--fit-from", type=int, metavar="RUN", help="fit to what a live run has recorded")
+        parser.add_argument(
+            "--policy", default=",".join(scenarios.POLICIES), metavar="A,B", help="default: all, %(default)s"
+        )
+        parser.add_argument("--seeds", default="3", help="n for 1 to n, a-b, or a list (default %(default)s)")
+        parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change one setting")
+        parser.add_argument(
+            "--sweep", action="append", default=[], metavar="KEY=A,B,C", help="once per key: the cross product is run"
+        )
+        parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default 1)")
+        parser.add_argument("--gpus-per-cell", type=int, default=0, metavar="N", help="tell GPU-hours, not cell-hours")
+        parser.add_argument("--json", action="store_true", help="one JSON object per policy and seed, then the sums")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            scenario, changes = self._scenario(options)
+            policies = [name.strip() for name in options["policy"].split(",") if name.strip()]
+            sweep = arguments.sweeps(options["sweep"])
+            study = Study.of(scenario, policies, arguments.seeds(options["seeds"]), sweep)
+        except BadScenario as error:
+            raise CommandError(str(error)) from error
+        if options["jobs"] < 1:
+            raise CommandError("--jobs needs at least 1")
+        show = self._report(study, changes, options)
+        finished, interrupted = self._run(study, options["jobs"], show)
+        show.close()
+        if interrupted:
+            print(f"interrupted after {len(finished)} of {study.num_jobs} runs", file=sys.stderr)
+            sys.exit(130)
+        if any(item.result is None for item in finished):
+            sys.exit(1)
+
+    def _scenario(self, options: dict[str, Any]) -> tuple[Scenario, dict[str, Any]]:
+        changes = arguments.settings(options["set"])
+        scenario = scenarios.load(options["preset"])
+        return scenario.changed(changes), changes
+
+    def _report(self, study: Study, changes: dict[str, Any], options: dict[str, Any]) -> Report:
+        gpus = options["gpus_per_cell"]
+        if options["json"]:
+            return JsonReport(study, options["preset"], lambda line: print(line, flush=True), gpus)
+        return TextReport(study, changes, gpus)
+
+    def _run(self, study: Study, jobs: int, show: Report) -> tuple[list[Finished], bool]:
+        """Points are shown as they become complete; an interrupt shows what there is."""
+        finished: list[Finished] = []
+        shown: set[int] = set()
+        expected = [sum(job.point == point.number for job in study.jobs()) for point in study.points]
+        try:
+            with Bar(study.num_jobs) as bar:
+                for item in run_many(study, num_processes=jobs, on_progress=bar.show):
+                    finished.append(item)
+                    point = item.job.point
+                    if sum(other.job.point == point for other in finished) == expected[point]:
+                        shown.add(point)
+                        with bar.above():
+                            show.point(summarise(study, study.points[point], finished))
+        except KeyboardInterrupt:
+            for point in study.points:
+                if point.number not in shown and any(item.job.point == point.number for item in finished):
+                    show.point(summarise(study, point, finished))
+            return finished, True
+        return finished, False
