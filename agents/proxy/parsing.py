@@ -2,13 +2,15 @@
 
 Text goes out as soon as no later token can change it: half characters, white space that may turn out to be trailing,
 and the beginning of a stop string wait. A tool call goes out whole, at its closing token. A malformed one goes out as
-the text that it is and marks the reply.
+the text that it is and marks the reply. Replies of a family whose thoughts and tool calls no single tokens mark are
+read by its renderer when they are whole.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from typing import Any
 
 from renderers.base import ToolCallParseStatus
 
@@ -21,12 +23,20 @@ _START, _REASONING, _TEXT, _TOOL = range(4)
 class ReplyParser:
     """Reads one reply. `reply` holds what has gone out so far."""
 
-    def __init__(self, rendering: Rendering, stop: Sequence[str] = (), tool_id_prefix: str = "call_") -> None:
+    def __init__(
+        self,
+        rendering: Rendering,
+        stop: Sequence[str] = (),
+        tool_id_prefix: str = "call_",
+        tools: Sequence[dict[str, Any]] = (),
+    ) -> None:
         self._rendering = rendering
         self._decoder = rendering.tokenizer.incremental()
         self._stop = tuple(s for s in stop if s)
         self._tool_id_prefix = tool_id_prefix
-        self._state = _START
+        #: Their schemas say of what type an argument is, in formats that write all of them as text.
+        self._tools = list(tools) or None
+        self._state = _REASONING if rendering.opens_thinking else _START
         self._block: list[int] = []
         self._held = ""
         self._drafted: list[int] | None = None
@@ -45,6 +55,9 @@ class ReplyParser:
 
     def feed(self, ids: Sequence[int]) -> list[Piece]:
         """Take in the next ids; returns what they add to the reply."""
+        if not self._rendering.is_marked:
+            self._block += ids
+            return []
         pieces: list[Piece] = []
         run: list[int] = []
         for i in ids:
@@ -69,6 +82,9 @@ class ReplyParser:
     def finish(self) -> list[Piece]:
         """No more ids will come; returns what was still held back."""
         pieces: list[Piece] = []
+        if not self._rendering.is_marked:
+            self._read_whole(pieces)
+            return pieces
         if self._state == _REASONING and self._drafted is not None:
             # A tool call ended the reasoning, which was never closed.
             drafted, self._drafted, self._state = self._drafted, None, _TEXT
@@ -148,20 +164,41 @@ class ReplyParser:
 
     def _close_tool(self, pieces: list[Piece]) -> None:
         block, self._block, self._state = self._block, [], _TEXT
-        [parsed] = self._rendering.renderer.parse_response(block).tool_calls or [None]
-        if (
-            parsed is not None
-            and parsed.status is ToolCallParseStatus.OK
-            and isinstance(parsed.name, str)
-            and isinstance(parsed.arguments, dict)
-        ):
+        calls = self._rendering.renderer.parse_response(block, tools=self._tools).tool_calls
+        uses = [use for call in calls if (use := self._use(call)) is not None]
+        if calls and len(uses) == len(calls):
             self._emit_held(pieces)
-            self._add(ToolUse(self._tool_id_prefix + secrets.token_hex(12), parsed.name, parsed.arguments), pieces)
+            for use in uses:
+                self._add(use, pieces)
             return
         self.reply.malformed = True
         if not self.stopped_by:
             self._held += self._rendering.tokenizer.decode(block)
             self._emit_held(pieces)
+
+    def _read_whole(self, pieces: list[Piece]) -> None:
+        ids, self._block = self._block, []
+        parsed = self._rendering.renderer.parse_response(ids, tools=self._tools)
+        reasoning = (parsed.reasoning_content or "").strip()
+        if reasoning:
+            self.reasoning_tokens = len(self._rendering.tokenizer.encode(reasoning))
+            self._add(ReasoningPiece(reasoning), pieces)
+        uses = [(call, self._use(call)) for call in parsed.tool_calls]
+        self._state, self._held = _TEXT, parsed.content
+        self._held += "".join(call.raw for call, use in uses if use is None)
+        self.reply.malformed = any(use is None for _, use in uses)
+        if not self._cut_at_stop(pieces):
+            self._emit(self._held.rstrip(), pieces)
+        for _, use in uses:
+            if use is not None:
+                self._add(use, pieces)
+
+    def _use(self, call: Any) -> ToolUse | None:
+        """None for a malformed call."""
+        is_whole = isinstance(call.name, str) and isinstance(call.arguments, dict)
+        if call.status is not ToolCallParseStatus.OK or not is_whole:
+            return None
+        return ToolUse(self._tool_id_prefix + secrets.token_hex(12), call.name, call.arguments)
 
     def _emit_held(self, pieces: list[Piece]) -> None:
         kept = self._held.rstrip()

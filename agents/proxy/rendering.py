@@ -16,20 +16,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from renderers import config_from_name, create_renderer
+from renderers.configs import DefaultRendererConfig
 
+from agents.proxy.families import TEMPLATE, BadPolicyFolder, family
 from agents.proxy.tokenizer import PolicyTokenizer
 
 Message = dict[str, Any]
 Tool = dict[str, Any]
-Body = Callable[[Message], Sequence[int]]
+#: Recorded ids of an assistant turn, closing token included; None where there are none.
+Body = Callable[[Message], Sequence[int] | None]
 
-#: `model_type` of a policy's config.json -> name of its renderer.
-RENDERERS = {"qwen3": "qwen3", "qwen3_moe": "qwen3", "qwen2": "qwen3", "llama": "llama-3"}
 BUNDLED_POLICY = Path(__file__).resolve().parents[2] / "trainers" / "policy" / "quickstart"
-
-
-class BadPolicyFolder(ValueError):
-    """The folder is no policy that can be rendered; the message says what is missing."""
 
 
 class CannotBridge(Exception):
@@ -57,21 +54,29 @@ class Rendering:
 
     def __init__(self, folder: Path) -> None:
         settings = _settings(folder)
-        name = _renderer_name(folder, settings)
+        found = family(folder, settings)
         #: Longest context that the policy was made for; None when its folder does not say.
         self.max_tokens: int | None = settings.get("max_position_embeddings")
         self.tokenizer = PolicyTokenizer(folder)
-        self.renderer = create_renderer(self.tokenizer, type(config_from_name(name))(thinking_retention="all"))
+        self.renderer = create_renderer(self.tokenizer, _config(found.renderer, self))
         self.stop_ids: tuple[int, ...] = tuple(self.renderer.get_stop_token_ids())
         self.close_id = self.stop_ids[0]
         probe: list[Message] = [{"role": "user", "content": "."}]
         closed = self.renderer.render_ids(probe)
         opened = self.renderer.render_ids(probe, add_generation_prompt=True)
         self.generation_prompt: list[int] = opened[len(closed) :] if opened[: len(closed)] == closed else []
+        self._opening = closed
         #: Ids of the template between a reply's closing token and the next turn; None: it cannot be bridged.
         self._separator = self._probe_separator()
-        self.tool_start_id, self.tool_end_id = (self.token_id(t) for t in ("<tool_call>", "</tool_call>"))
+        marks = found.tool_marks or ("", "")
+        self.tool_start_id, self.tool_end_id = (self.token_id(t) for t in marks)
         self.think_start_id, self.think_end_id = (self.token_id(t) for t in ("<think>", "</think>"))
+        #: Thoughts and tool calls can be told from text token by token.
+        self.is_marked = found.tool_marks is not None
+        #: The generation prompt has opened a thought that the reply goes on with.
+        self.opens_thinking = _last(self.generation_prompt, self.think_start_id) > _last(
+            self.generation_prompt, self.think_end_id
+        )
 
     @property
     def separator(self) -> list[int]:
@@ -108,16 +113,23 @@ class Rendering:
     ) -> Continuation:
         """What `messages` add to a context that ends in a closed reply, or in a generation prompt.
 
-        `body` gives the ids of an assistant turn that stands in `messages` (recorded ones, where there are any),
-        closing token included; without it the turn is tokenised. The result ends in a generation prompt.
+        `body` gives the recorded ids of an assistant turn that stands in `messages`, where there are any; other turns
+        are tokenised as the template has them. The result ends in a generation prompt.
         """
         ids: list[int] = []
         num_dropped = 0
         for turns in _turns(messages):
             if turns[0]["role"] == "assistant":
+                recorded = body(turns[0]) if body is not None else None
+                turn = [*self.generation_prompt, *recorded] if recorded is not None else self.turn(turns[0])
                 if after == "reply":
-                    ids += self.separator + self.generation_prompt
-                ids += (body or self.assistant)(turns[0])
+                    ids += self.separator + turn
+                else:
+                    # The generation prompt stands already; a turn that begins otherwise takes its place.
+                    kept = _shared(turn, self.generation_prompt)
+                    surplus = len(self.generation_prompt) - kept
+                    num_dropped = surplus if not ids else num_dropped
+                    ids = (ids[: len(ids) - surplus] if ids else ids) + turn[kept:]
                 after = "reply"
                 continue
             added = self._after_reply(turns)
@@ -140,6 +152,20 @@ class Rendering:
             for i, at, sampled in zip(rendered.token_ids, rendered.message_indices, rendered.sampled_mask, strict=True)
             if at == 1 and sampled
         ]
+
+    def turn(self, message: Message) -> list[int]:
+        """Ids of an assistant turn as the template has it in a history, header and closing token included."""
+        if not self.generation_prompt:
+            raise CannotBridge
+        turns = [{"role": "user", "content": "."}, message, {"role": "user", "content": "."}]
+        rendered = self.renderer.render(turns)
+        ids: list[int] = rendered.token_ids
+        end = max(
+            (i for i, at in enumerate(rendered.message_indices) if at == 1 and ids[i] in self.stop_ids), default=0
+        )
+        if not end or ids[: len(self._opening)] != self._opening:
+            raise CannotBridge
+        return ids[len(self._opening) : end + 1]
 
     def conversation(self, messages: list[Message], tools: list[Tool] | None = None) -> Rendered:
         """A whole conversation; every assistant turn is marked as sampled, its closing token included.
@@ -172,24 +198,23 @@ class Rendering:
         return ids
 
     def _probe_separator(self) -> list[int] | None:
-        """None unless a turn after a reply is rendered as at the beginning, after ids that are always the same.
+        """None unless a turn after a reply is rendered like one after a turn, behind ids that are always the same.
 
         Nor if a turn begins with a token that also ends replies: a sampled one would stand there twice.
         """
         found: list[list[int]] = []
         for text in (".", ". ."):
-            turns: list[Message] = [{"role": "user", "content": text}]
-            opened = self.whole(turns, None)
+            turn: Message = {"role": "user", "content": text}
             try:
-                after = self._after_reply(turns)
-            except CannotBridge:
+                after = self._after_reply([turn])
+                two = self.whole([{"role": "user", "content": "."}, turn], None)
+            except Exception:  # a template may refuse two such turns in its own words
                 return None
-            alike = zip(after[::-1], opened[::-1], strict=False)
-            shared = next((n for n, (a, b) in enumerate(alike) if a != b), len(opened))
-            turn = after[len(after) - shared :]
-            if not self.generation_prompt or not turn or turn[0] in self.stop_ids:
+            added = two[len(self._opening) :]
+            is_alike = two[: len(self._opening)] == self._opening and after[len(after) - len(added) :] == added
+            if not self.generation_prompt or not added or not is_alike or added[0] in self.stop_ids:
                 return None
-            found.append(after[: len(after) - shared])
+            found.append(after[: len(after) - len(added)])
         return found[0] if found[0] == found[1] else None
 
 
@@ -197,6 +222,24 @@ class Rendering:
 def rendering(folder: Path) -> Rendering:
     """The process's one Rendering of a policy folder."""
     return Rendering(folder)
+
+
+def _config(name: str, rendering: Rendering) -> Any:
+    """All thinking is kept in history; what an opaque template does to it is its own affair."""
+    if name == TEMPLATE:
+        has_tools = rendering.token_id("<tool_call>") >= 0
+        return DefaultRendererConfig(tool_parser="qwen3" if has_tools else None)
+    return type(config_from_name(name))(thinking_retention="all")
+
+
+def _shared(a: Sequence[int], b: Sequence[int]) -> int:
+    """Length of the common beginning."""
+    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def _last(ids: Sequence[int], wanted: int) -> int:
+    """Index of the last occurrence, -1 when there is none."""
+    return max((n for n, i in enumerate(ids) if i == wanted), default=-1)
 
 
 def _first_assistant(messages: list[Message]) -> int:
@@ -224,10 +267,3 @@ def _settings(folder: Path) -> dict[str, Any]:
     except (OSError, json.JSONDecodeError) as error:
         raise BadPolicyFolder(f"{folder} is no policy folder: {error}") from error
     return settings
-
-
-def _renderer_name(folder: Path, settings: dict[str, Any]) -> str:
-    kind = settings.get("model_type")
-    if kind not in RENDERERS:
-        raise BadPolicyFolder(f"{folder}: no renderer for model_type {kind!r}; known: {', '.join(sorted(RENDERERS))}")
-    return RENDERERS[kind]

@@ -21,6 +21,7 @@ class PolicyTokenizer:
         settings = json.loads((folder / "tokenizer_config.json").read_text())
         self.unk_token_id = self._special(settings.get("unk_token"))
         self.eos_token_id = self._special(settings.get("eos_token"))
+        self._templated: Any = None
         self._byte_level = _byte_level(self.backend)
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
@@ -36,6 +37,15 @@ class PolicyTokenizer:
             found = self.backend.token_to_id(tokens)
             return self.unk_token_id if found is None else found
         return [self.convert_tokens_to_ids(token) for token in tokens]
+
+    def apply_chat_template(self, messages: list[dict[str, Any]], **options: Any) -> list[int]:
+        """Ids by the folder's own chat template, for families without a renderer of their own."""
+        from transformers import AutoTokenizer
+
+        if self._templated is None:
+            self._templated = AutoTokenizer.from_pretrained(self.name_or_path)
+        ids: list[int] = self._templated.apply_chat_template(messages, **options)
+        return ids
 
     def incremental(self) -> IncrementalDecoder:
         """A fresh decoder for one reply."""

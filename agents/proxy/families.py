@@ -1,0 +1,85 @@
+"""Which renderer of the `renderers` package speaks for a policy folder, and what marks thoughts and tool calls.
+
+A folder that says which published model it is (`_name_or_path`) is looked up by that name; else its `model_type`
+decides, and among the Qwen 3.5 line the features of its chat template. A family that nobody wrote a renderer for is
+rendered through its own chat template: exact, but no call can be built by extension then.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from renderers.base import MODEL_RENDERER_MAP
+
+#: `model_type` of a policy's config.json -> name of its renderer.
+_BY_TYPE = {
+    "qwen2": "qwen3",
+    "qwen3": "qwen3",
+    "qwen3_moe": "qwen3",
+    "qwen3_5": "qwen3.5",
+    "qwen3_5_moe": "qwen3.5",
+    "qwen3_vl": "qwen3-vl",
+    "qwen3_vl_moe": "qwen3-vl",
+    "llama": "llama-3",
+    "glm4_moe": "glm-4.5",
+    "glm_moe_dsa": "glm-5",
+    "gemma4": "gemma4",
+    "deepseek_v3": "deepseek-v3",
+    "deepseek_v4": "deepseek-v4",
+    "kimi_k2": "kimi-k2",
+    "kimi_k25": "kimi-k2.5",
+    "gpt_oss": "gpt-oss",
+    "minimax_m2": "minimax-m2",
+    "nemotron_h": "nemotron-3",
+    "inkling": "inkling",
+}
+#: Rendered through the folder's own chat template.
+TEMPLATE = "default"
+_TOOL_MARKS = ("<tool_call>", "</tool_call>")
+_MARKED = ("qwen3", "prime-qwen3", "glm-", "nemotron-3", "laguna-", TEMPLATE)
+
+
+class BadPolicyFolder(ValueError):
+    """The folder is no policy that can be rendered; the message says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """How a policy's conversations are rendered and its replies are read."""
+
+    renderer: str
+    #: Tokens around a tool call; None: a reply can only be read when it is whole.
+    tool_marks: tuple[str, str] | None
+
+
+def family(folder: Path, config: dict[str, Any]) -> Family:
+    """The family of a policy folder; `config` is its config.json. Raises BadPolicyFolder."""
+    kind, known_as = config.get("model_type"), config.get("_name_or_path")
+    template = chat_template(folder)
+    name = MODEL_RENDERER_MAP.get(str(known_as)) or _BY_TYPE.get(str(kind))
+    if name == "qwen3.5" and "preserve_thinking" in template:
+        name = "qwen3.8" if "reasoning_effort" in template else "qwen3.6"
+    if name is None and template:
+        name = TEMPLATE
+    if name is None:
+        known = ", ".join(sorted(_BY_TYPE))
+        raise BadPolicyFolder(f"{folder}: no renderer for model_type {kind!r} and no chat template; known: {known}")
+    if name == "minimax-m2":
+        return Family(name, ("<minimax:tool_call>", "</minimax:tool_call>"))
+    return Family(name, _TOOL_MARKS if name.startswith(_MARKED) else None)
+
+
+def chat_template(folder: Path) -> str:
+    """The folder's Jinja template, "" when it has none."""
+    try:
+        return (folder / "chat_template.jinja").read_text()
+    except OSError:
+        pass
+    try:
+        template = json.loads((folder / "tokenizer_config.json").read_text()).get("chat_template")
+    except (OSError, json.JSONDecodeError):
+        return ""
+    return template if isinstance(template, str) else ""

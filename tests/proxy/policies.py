@@ -1,0 +1,40 @@
+"""Policy folders of other families than the bundled one: its tokenizer, with the marks that each family needs."""
+
+import json
+from pathlib import Path
+
+from tokenizers import AddedToken, Tokenizer
+
+from agents.proxy.rendering import BUNDLED_POLICY
+
+_MARKS = """
+<|im_start|> <|im_end|> <|endoftext|> <think> </think> <tool_call> </tool_call> <tool_response> </tool_response>
+<|vision_start|> <|vision_end|> <|image_pad|> <|video_pad|> [gMASK] <sop> <|system|> <|user|> <|assistant|>
+<|observation|> <arg_key> </arg_key> <arg_value> </arg_value> ]~!b[ ]~b] [e~[ <minimax:tool_call> </minimax:tool_call>
+<|begin_of_text|> <|start_header_id|> <|end_header_id|> <|eot_id|> <|end_of_text|> <|eom_id|> <|im_user|>
+<|im_assistant|> <|im_system|> <|im_middle|> <|tool_calls_section_begin|> <|tool_calls_section_end|>
+<|tool_call_begin|> <|tool_call_argument_begin|> <|tool_call_end|>
+"""
+
+CHAT_TEMPLATE = """
+{%- if tools %}{{ '<|im_start|>system\\n' + (tools | tojson) + '<|im_end|>\\n' }}{% endif %}
+{%- for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content }}
+{%- for c in m.tool_calls or [] %}{{ '<tool_call>' + ({'name': c.function.name, 'arguments': c.function.arguments}
+ | tojson) + '</tool_call>' }}{% endfor %}{{ '<|im_end|>\\n' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}
+"""
+
+
+def write(folder: Path, model_type: str = "", known_as: str = "", template: str = "") -> Path:
+    """A folder that can be rendered, without weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = Tokenizer.from_file(str(BUNDLED_POLICY / "tokenizer.json"))
+    tokenizer.add_special_tokens([AddedToken(mark, special=True, normalized=False) for mark in _MARKS.split()])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>"}
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps(settings | ({"chat_template": template} if template else {}))
+    )
+    config = {"model_type": model_type, "max_position_embeddings": 8192, "_name_or_path": known_as}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
