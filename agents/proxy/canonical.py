@@ -147,6 +147,13 @@ def marks(body: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
+def forces_tool(body: Mapping[str, Any]) -> bool:
+    """Whether the reply must use a tool."""
+    choice = body.get("tool_choice")
+    kind = choice.get("type") if isinstance(choice, Mapping) else choice
+    return kind not in (None, "auto", "none")
+
+
 def flatten(name: str, value: Any, into: dict[str, str], depth: int = 4) -> None:
     """Add the leaves of a nested value, each under its path; objects that are written as text are opened."""
     if isinstance(value, str) and value.startswith("{") and depth:

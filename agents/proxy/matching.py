@@ -1,4 +1,4 @@
-"""Which recorded call a request continues, and why where it continues none (algorithms.md §2.1–§2.3). Pure.
+"""Which recorded call a request continues (algorithms.md §2.1, §2.2). Pure.
 
 A request is a chain of hashes, one link per message. A recorded call sits at two links: at the end of its own messages
 (its prompt), and one message later, after its reply. The request continues the call whose link after the reply lies
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from agents.proxy.canonical import Message, Tool
 
 After = Literal["reply", "prompt"]
 
-#: Reasons for which a request may leave recorded tokens although it keeps an assistant turn of its conversation.
-TRUE_BRANCHES = frozenset({"compaction", "fork", "resume", "dropped-answer", "kept-round"})
+#: How far back the answer to a broken stream is looked for.
+_RECENT = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -39,12 +39,24 @@ class RecordedCall:
     conversation: str
     #: What its conversation opens with: tools and system prompt.
     opening_key: bytes = b""
+    #: Hash of its messages without system ones and without its context.
+    spoken_key: bytes = b""
+    #: Its messages go on after the parent's reply, not in place of it.
+    is_after_reply: bool = False
+    #: Assistant turns that it added to the parent's messages and that the policy had sampled.
+    kept: tuple[RecordedCall, ...] = ()
+    #: The last assistant message of its prompt, where that is none that the policy sampled as it stands.
+    echo: Message | None = None
     reply_key: bytes = field(init=False)
     full_key: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         self.reply_key = canonical.message_key(self.reply)
         self.full_key = canonical.extend_key(self.prompt_key, self.reply_key)
+
+    @property
+    def spoken_full_key(self) -> bytes:
+        return canonical.extend_key(self.spoken_key, self.reply_key)
 
     @property
     def input_tokens(self) -> int:
@@ -65,6 +77,30 @@ class RecordedCall:
             yield call
             call = call.parent
 
+    def turns(self) -> list[RecordedCall]:
+        """The sampled turns that stand in its messages, newest first."""
+        found: list[RecordedCall] = []
+        for call in self.ancestors():
+            found += reversed(call.kept)
+            if call.is_after_reply and call.parent is not None:
+                found.append(call.parent)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """An assistant message of a request that the policy sampled: as a whole, or only its beginning (`is_cut`)."""
+
+    at: int
+    call: RecordedCall
+    is_cut: bool = False
+    #: The answer to a dropped connection, which the harness appended to the turn it continues.
+    continuation: RecordedCall | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.is_cut and self.continuation is None
+
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -75,8 +111,20 @@ class Match:
     start: int
     #: Hash of the request's whole chain: the prompt key of the call that answers it.
     prompt_key: bytes
-    #: Assistant turns of the request that were recognised: (message index, call).
-    recognised: tuple[tuple[int, RecordedCall], ...]
+    #: Assistant turns of the request that were recognised, whole ones and others.
+    turns: tuple[Turn, ...]
+    #: The same hash over what is said: without system messages and context, after each message.
+    spoken_keys: tuple[bytes, ...] = ()
+
+    @property
+    def recognised(self) -> list[tuple[int, RecordedCall]]:
+        """Whole turns: (message index, call)."""
+        return [(turn.at, turn.call) for turn in self.turns if turn.is_whole]
+
+    @property
+    def kept(self) -> tuple[RecordedCall, ...]:
+        """Whole turns that the parent's own messages do not hold."""
+        return tuple(call for at, call in self.recognised if at >= self.start)
 
 
 class CallIndex:
@@ -85,90 +133,125 @@ class CallIndex:
     def __init__(self) -> None:
         self.calls: list[RecordedCall] = []
         self._after_reply: dict[bytes, RecordedCall] = {}
-        self._at_prompt: dict[bytes, RecordedCall] = {}
+        self._at_prompt: dict[bytes, list[RecordedCall]] = {}
         self._by_tool_call: dict[str, RecordedCall] = {}
         self._by_reply: dict[bytes, RecordedCall] = {}
-        self.last_of: dict[str, RecordedCall] = {}
-        self.by_opening: dict[bytes, RecordedCall] = {}
 
     def add(self, call: RecordedCall) -> None:
         self.calls.append(call)
         self._after_reply[call.full_key] = call
-        self._at_prompt[call.prompt_key] = call
+        self._at_prompt.setdefault(call.prompt_key, []).append(call)
         self._by_reply[call.reply_key] = call
-        self._by_tool_call.update((id, call) for id in canonical.tool_call_ids(call.reply))
-        self.last_of[call.conversation] = call
-        self.by_opening.setdefault(call.opening_key, call)
+        self._by_tool_call.update((id, call) for id in canonical.tool_call_ids(call.reply) if id)
 
-    def recognise(self, message: Message) -> RecordedCall | None:
-        """The call that sampled this assistant turn: by its tool-call ids, else by what it says.
+    def recognise(self, message: Message, prompt_key: bytes = b"", at: int = -1) -> Turn | None:
+        """The call that sampled this assistant turn, of those at this prompt first: by tool-call ids, else by content.
 
-        Tool-call ids win over arguments, since echoes come back re-ordered, coerced and filled with defaults; an edited
-        text is another turn.
+        Tool-call ids win over arguments, since echoes come back re-ordered, coerced and filled with defaults; a text
+        that the echo leaves out beside its calls changes nothing either. An edited text is another turn.
         """
+        here = self._at_prompt.get(prompt_key, ())
+        for call in reversed(here):
+            if is_echo(message, call.reply):
+                return Turn(at, call)
         ids = canonical.tool_call_ids(message)
         linked = self._by_tool_call.get(ids[0]) if ids else None
-        if (
-            linked is not None
-            and ids == canonical.tool_call_ids(linked.reply)
-            and linked.reply["content"].strip() == message["content"].strip()
-        ):
-            return linked
-        return self._by_reply.get(canonical.message_key(message))
+        if linked is not None and is_echo(message, linked.reply):
+            return Turn(at, linked)
+        for call in reversed(here):
+            if (found := self._continued(message, call, linked)) is not None:
+                return Turn(at, call, continuation=found)
+        for call in (*reversed(here), *([linked] if linked is not None else [])):
+            if is_beginning(message, call.reply):
+                return Turn(at, call, is_cut=True)
+        call_alike = self._by_reply.get(canonical.message_key(message))
+        return None if call_alike is None else Turn(at, call_alike)
 
     def match(self, messages: list[Message], tools: list[Tool]) -> Match:
-        keys = [canonical.context_key(tools)]
-        recognised: list[tuple[int, RecordedCall]] = []
+        keys, spoken = [canonical.context_key(tools)], [b""]
+        turns: list[Turn] = []
         for i, message in enumerate(messages):
-            call = self.recognise(message) if message["role"] == "assistant" else None
-            if call is not None:
-                recognised.append((i, call))
-            keys.append(canonical.extend_key(keys[-1], call.reply_key if call else canonical.message_key(message)))
+            turn = self.recognise(message, keys[-1], i) if message["role"] == "assistant" else None
+            if turn is not None:
+                turns.append(turn)
+            link = turn.call.reply_key if turn is not None and turn.is_whole else canonical.message_key(message)
+            keys.append(canonical.extend_key(keys[-1], link))
+            spoken.append(spoken[-1] if message["role"] == "system" else canonical.extend_key(spoken[-1], link))
         found: tuple[RecordedCall | None, After, int] = (None, "prompt", 0)
         for i in range(len(messages), 0, -1):
             if (call := self._after_reply.get(keys[i])) is not None:
-                linked = next((c for at, c in recognised if at == i - 1 and c.full_key == keys[i]), call)
+                linked = next((t.call for t in turns if t.at == i - 1 and t.call.full_key == keys[i]), call)
                 found = (linked, "reply", i)
                 break
-            if (call := self._at_prompt.get(keys[i])) is not None:
-                found = (call, "prompt", i)
+            if calls := self._at_prompt.get(keys[i]):
+                found = (self._best_at(calls, turns, i), "prompt", i)
                 break
         parent, after, start = found
-        return Match(parent, after, start, keys[-1], tuple(recognised))
+        return Match(parent, after, start, keys[-1], tuple(turns), tuple(spoken[1:]))
+
+    def _best_at(self, calls: list[RecordedCall], turns: list[Turn], start: int) -> RecordedCall:
+        """Of the calls at one prompt, the one whose reply the next message begins with or goes on from."""
+        return next((t.call for t in turns if t.at == start and t.call in calls), calls[-1])
+
+    def _continued(self, message: Message, call: RecordedCall, linked: RecordedCall | None) -> RecordedCall | None:
+        """The call whose reply stands in this message behind `call`'s: it went on with a broken stream."""
+        for later in [linked] if linked is not None else self.calls[-_RECENT:]:
+            if later.number <= call.number or canonical.tool_call_ids(message) != canonical.tool_call_ids(later.reply):
+                continue
+            begun = later.echo if later.echo is not None else call.reply
+            told, rest = _squeezed(message["content"]), _squeezed(later.reply["content"])
+            if call in later.ancestors() and told == _squeezed(begun["content"]) + rest:
+                return later
+        return None
 
 
-def branch(match: Match, messages: list[Message], conversation: str, role: str, index: CallIndex) -> tuple[str, bool]:
-    """Why the request does not simply continue its conversation ("" when it does), and whether that is a false fork.
-
-    A false fork keeps an assistant turn of its conversation but leaves the recorded tokens before that turn's end
-    (algorithms.md §2.3).
-    """
-    last = index.last_of.get(conversation)
-    parent = match.parent
-    if last is None:
-        reason = "" if not index.calls else ("fork" if match.after == "reply" and parent else "new-conversation")
-    elif parent is last and match.after == "reply":
-        return "", False
-    elif parent is not None and match.after == "prompt" and match.start == len(messages):
-        reason = "resample"
-    elif parent is not None and match.after == "prompt":
-        reason = "edited-reply" if messages[match.start]["role"] == "assistant" else "dropped-answer"
-    elif parent is not None and parent.conversation != conversation:
-        reason = "fork"
-    elif parent is not None:
-        reason = "compaction" if role.endswith("-summary") else "rewind"
-    elif last.role.endswith("-summary"):
-        reason = "kept-round" if match.recognised else "compaction"
-    else:
-        reason = "restart" if not match.recognised else "unmatched"
-    return reason, reason not in TRUE_BRANCHES and _leaves_kept_turn(match, conversation)
+def is_echo(message: Message, reply: Message) -> bool:
+    """Whether an assistant message of a request is this reply, as harnesses give replies back."""
+    ids, given = canonical.tool_call_ids(message), canonical.tool_call_ids(reply)
+    if len(ids) != len(given):
+        return False
+    is_linked = bool(ids) and ids == given and all(ids)
+    if is_linked and not message["content"].strip():
+        return True
+    if not _is_same_text(message["content"], reply["content"]):
+        return False
+    if is_linked:
+        return True
+    echoed, sampled = message.get("tool_calls", ()), reply.get("tool_calls", ())
+    return all(_is_same_use(e["function"], s["function"]) for e, s in zip(echoed, sampled, strict=True))
 
 
-def _leaves_kept_turn(match: Match, conversation: str) -> bool:
-    held = set(match.parent.ancestors()) if match.parent else set()
-    return any(
-        at >= match.start and call.conversation == conversation and call not in held for at, call in match.recognised
-    )
+def is_beginning(message: Message, reply: Message) -> bool:
+    """Whether the message is a reply whose end never reached the harness."""
+    ids, given = canonical.tool_call_ids(message), canonical.tool_call_ids(reply)
+    if ids != given[: len(ids)]:
+        return False
+    text, said = _squeezed(message["content"]), _squeezed(reply["content"])
+    if len(ids) < len(given):
+        return bool(ids or text) and said.startswith(text) and (text == said or not ids)
+    return not ids and bool(text) and said.startswith(text) and text != said
+
+
+def _is_same_use(echoed: dict[str, Any], sampled: dict[str, Any]) -> bool:
+    """The same call of a tool, whatever defaults the harness filled in and however it writes plain values."""
+    if echoed["name"] != sampled["name"]:
+        return False
+    given, said = echoed["arguments"], sampled["arguments"]
+    if not isinstance(given, dict) or not isinstance(said, dict):
+        return bool(given == said)
+    return all(name in given and _plain(given[name]) == _plain(value) for name, value in said.items())
+
+
+def _plain(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, str | int | float | bool) else value
+
+
+def _is_same_text(echoed: str, sampled: str) -> bool:
+    return echoed == sampled or echoed.strip() == sampled.strip() or _squeezed(echoed) == _squeezed(sampled)
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
 
 
 def path_ids(parent: RecordedCall | None, prefix_tokens: int, new_ids: Iterable[Int32s]) -> Int32s:

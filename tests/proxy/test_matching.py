@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.proxy import canonical, matching
+from agents.proxy import branches, canonical
+from agents.proxy.branches import History
 from agents.proxy.matching import CallIndex, RecordedCall
 
 TOOLS = [{"type": "function", "function": {"name": "bash"}}]
@@ -96,10 +97,10 @@ def test_an_echo_is_linked_by_its_tool_call_ids_unless_its_text_was_edited() -> 
     sampled = canonical.assistant("ok", [canonical.tool_call("1", "edit", {"old": "a"})])
     index.add(_call(0, [{"role": "user", "content": "go"}], sampled))
     coerced = canonical.tool_call("1", "edit", '{"replace_all": false, "old": "a"}')
-    assert index.recognise(canonical.assistant(" ok\n", [coerced])).number == 0
+    assert index.recognise(canonical.assistant(" ok\n", [coerced])).call.number == 0
     assert index.recognise(canonical.assistant("changed", [coerced])) is None
     other_id = canonical.tool_call("9", "edit", '{ "old":"a" }')
-    assert index.recognise(canonical.assistant("ok", [other_id])).number == 0
+    assert index.recognise(canonical.assistant("ok", [other_id])).call.number == 0
 
 
 def test_keeping_a_turn_behind_a_summary_is_no_false_fork() -> None:
@@ -107,7 +108,9 @@ def test_keeping_a_turn_behind_a_summary_is_no_false_fork() -> None:
     start, turn = [{"role": "user", "content": "go"}], canonical.assistant("a")
     index.add(_call(0, start, turn))
     question = [*start, turn, {"role": "user", "content": "sum up"}]
-    index.add(_call(1, question, canonical.assistant("s"), role="main-summary"))
+    summary = _call(1, question, canonical.assistant("s"), role="main-summary", parent=index.calls[0])
+    index.add(summary)
     kept = [{"role": "user", "content": "so far: s"}, turn, {"role": "user", "content": "on"}]
     found = index.match(kept, TOOLS)
-    assert matching.branch(found, kept, "main", "main", index) == ("kept-round", False)
+    history, ids = History(False, index.calls[0], summary), np.asarray([7, 8, 9], np.int32)
+    assert branches.branch(found, kept, "main", "main", history, ids, 0) == ("kept-round", None)

@@ -76,7 +76,7 @@ def test_a_sub_agent_and_a_compaction_are_true_branches(stage: Backstage) -> Non
 
     assert _rows(stage, execution) == [
         ("main", "main", ""),
-        ("sub-agent", "sub-agent-1", "new-conversation"),
+        ("sub-agent", "sub-agent-1", ""),
         ("sub-agent", "sub-agent-1", ""),
         ("main", "main", ""),
         ("main-summary", "main", ""),
@@ -156,7 +156,7 @@ def test_a_changed_beginning_before_a_kept_turn_is_a_false_fork(stage: Backstage
     agent.messages.append({"role": "user", "content": "on"})
     agent.turn()
     two = stage.calls(execution)[1]
-    assert (two.branch_reason, two.false_fork) == ("unmatched", True)
+    assert (two.branch_reason, two.false_fork) == ("unexplained", True)
 
 
 def test_an_unknown_harness_gets_its_roles_from_the_shape_of_its_traffic(stage: Backstage) -> None:

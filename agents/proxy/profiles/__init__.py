@@ -1,10 +1,11 @@
 """One profile per harness. A new harness is one file here."""
 
-from agents.proxy.profiles import claude_code, generic, mini_swe_agent, reference
+from agents.proxy.profiles import claude_code, codex, generic, mini_swe_agent, opencode, qwen_code, reference
 from agents.proxy.profiles.base import Profile
 
 PROFILES: dict[str, Profile] = {
-    module.PROFILE.name: module.PROFILE for module in (generic, reference, mini_swe_agent, claude_code)
+    module.PROFILE.name: module.PROFILE
+    for module in (generic, reference, mini_swe_agent, claude_code, qwen_code, codex, opencode)
 }
 
 

@@ -2,4 +2,4 @@
 
 from agents.proxy.profiles.base import Profile
 
-PROFILE = Profile(name="generic", otherwise=None)
+PROFILE = Profile(name="generic", is_open=True)

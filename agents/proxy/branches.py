@@ -1,0 +1,176 @@
+"""Why a request leaves recorded tokens, and whether it should have kept them (algorithms.md §2.3). Pure.
+
+Every reason is read off the request and the record:
+
+* *compaction*: it compacts its conversation, or follows such a call and holds none of the turns before it.
+* *kept-round*: earlier turns are gone or were glued, and later ones stand in another context than that of their
+  sampling.
+* *fork*: it begins a conversation with turns of another one.
+* *resume*: a user speaks after a final answer, all that was said before stands as it was, and only the context around
+  it (tools, system prompts) was built anew.
+* *dropped-answer*: the last answer, its end, or answers without visible content are gone.
+
+A request that keeps an assistant turn of its conversation and leaves the recorded tokens before that turn's end, for
+none of these reasons, is a false fork.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from agents.core.codec import Int32s
+from agents.core.tree import common_prefix
+from agents.proxy import canonical
+from agents.proxy.canonical import Message
+from agents.proxy.matching import Match, RecordedCall
+
+#: Reasons for which a request may leave recorded tokens although it keeps an assistant turn of its conversation.
+TRUE_BRANCHES = frozenset({"compaction", "fork", "resume", "dropped-answer", "kept-round"})
+UNEXPLAINED = "unexplained"
+#: The last answer stands there with another text: a turn of the harness's own, which is context.
+EDITED = "edited-reply"
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What is known of a request's conversation before it; `last` and `summary` are the newest calls of either kind."""
+
+    is_new: bool
+    last: RecordedCall | None = None
+    #: A call that compacted it and that no call has followed yet.
+    summary: RecordedCall | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A kept turn whose recorded tokens a request does not begin with; they agree up to `position`."""
+
+    call: RecordedCall
+    position: int
+    recorded_ids: tuple[int, ...]
+    given_ids: tuple[int, ...]
+
+
+_SUMMARY_BODY = re.compile(r"<summary>\s*(.*?)\s*</summary>", re.DOTALL | re.IGNORECASE)
+
+#: Among how many of a request's first messages a summary stands.
+_OPENING = 8
+
+#: Ids on either side that a departure shows.
+_SHOWN_IDS = 24
+
+
+def branch(
+    match: Match,
+    messages: list[Message],
+    conversation: str,
+    role: str,
+    history: History,
+    input_ids: Int32s,
+    prefix_tokens: int,
+) -> tuple[str, Departure | None]:
+    """Why the request does not simply continue its conversation, and what it should have kept if nothing explains that.
+
+    "" when it continues or when nothing is to explain; `UNEXPLAINED` with a departure. `conversation` may be "" for one
+    that begins here; the request's input begins with `prefix_tokens` of the parent's path.
+    """
+    why, gone = _reason(match, messages, role, history)
+    left = departure(match, conversation, input_ids, prefix_tokens)
+    if left is None:
+        return why, None
+    if why in TRUE_BRANCHES and (not gone or not gone.isdisjoint(left.call.turns())):
+        return why, None
+    return UNEXPLAINED, left
+
+
+def _reason(match: Match, messages: list[Message], role: str, history: History) -> tuple[str, frozenset[RecordedCall]]:
+    """A reason, and the turns whose absence is the reason (none where it is another one)."""
+    last, parent, none = history.last, match.parent, frozenset[RecordedCall]()
+    if history.is_new:
+        return "fork" if match.recognised else "", none
+    if parent is not None and match.after == "reply" and parent in (last, history.summary):
+        return "", none
+    if parent is not None and match.after == "prompt" and match.start == len(messages):
+        return "", none
+    if role.endswith("-summary"):
+        return "compaction", none
+    if any(turn.continuation is not None and turn.at >= match.start for turn in match.turns):
+        return "kept-round", none
+    if last is None:
+        return "compaction" if history.summary is not None else "", none
+    held = {call for _, call in match.recognised if not call.role.endswith("-summary")}
+    before = [call for call in [last, *last.turns()] if not call.role.endswith("-summary")]
+    gone = frozenset(call for call in before if call not in held)
+    if history.summary is not None and _carries(messages, history.summary):
+        return "kept-round" if held else "compaction", none
+    if not gone:
+        return "resume" if _is_resumed(match, messages, last) else "", none
+    if history.summary is not None:
+        return "kept-round" if held else "compaction", gone
+    if gone == {last} or all(_is_invisible(call.reply) for call in gone):
+        return _of_dropped(match, messages), gone
+    is_cut_off = before[-1] in gone and last in held
+    return "kept-round" if is_cut_off else "", gone
+
+
+def departure(match: Match, conversation: str, input_ids: Int32s, prefix_tokens: int) -> Departure | None:
+    """The first kept turn of the conversation whose recorded tokens the input leaves; None when it keeps them all."""
+    turns = [call for at, call in match.recognised if at >= match.start and call.conversation == conversation]
+    turns = [call for call in turns if not call.role.endswith("-summary")]
+    if not turns:
+        return None
+    held = _held(match.parent, prefix_tokens)
+    for call in turns:
+        if call in held:
+            continue
+        path = call.path(call.path_tokens)
+        same = common_prefix(path, input_ids)
+        if same < len(path):
+            shown = slice(same, same + _SHOWN_IDS)
+            return Departure(call, same, tuple(path[shown].tolist()), tuple(input_ids[shown].tolist()))
+    return None
+
+
+def _held(parent: RecordedCall | None, prefix_tokens: int) -> set[RecordedCall]:
+    """Calls whose whole path an input begins with that takes the first `prefix_tokens` of `parent`'s."""
+    found: set[RecordedCall] = set()
+    call, limit = parent, prefix_tokens
+    while call is not None:
+        if limit >= call.path_tokens:
+            found.add(call)
+        call, limit = call.parent, min(limit, call.prefix_tokens)
+    return found
+
+
+def _of_dropped(match: Match, messages: list[Message]) -> str:
+    """The last answer was dropped, or cut short; a turn in its place that says something else is an edit."""
+    if any(turn.is_cut and turn.at >= match.start for turn in match.turns):
+        return "dropped-answer"
+    is_replaced = match.after == "prompt" and match.parent is not None and messages[match.start]["role"] == "assistant"
+    return EDITED if is_replaced else "dropped-answer"
+
+
+def _carries(messages: list[Message], summary: RecordedCall) -> bool:
+    """Whether a summary stands in a conversation's first messages in place of what it sums up."""
+    said = summary.reply["content"]
+    return any(quotes(m["content"], said) for m in messages[:_OPENING] if m["role"] in ("user", "assistant"))
+
+
+def _is_invisible(reply: Message) -> bool:
+    return not reply["content"].strip() and not reply.get("tool_calls")
+
+
+def _is_resumed(match: Match, messages: list[Message], last: RecordedCall) -> bool:
+    """The last answer was final, all up to it was said before, and a user's message follows it."""
+    at = next((at for at, call in reversed(match.recognised) if call is last), None)
+    if at is None or canonical.tool_call_ids(last.reply) or match.spoken_keys[at] != last.spoken_full_key:
+        return False
+    return any(message["role"] == "user" for message in messages[at + 1 :])
+
+
+def quotes(text: str, reply: str) -> bool:
+    """Whether a text carries a summary, or the body of it."""
+    found = _SUMMARY_BODY.search(reply)
+    said = found[1] if found else reply.strip()
+    return bool(said) and said in text

@@ -1,0 +1,238 @@
+"""The record of one execution attempt: finds each request's place in it and the exact ids (algorithms.md §2–§4).
+
+The recording proxy and the replay of captured traffic share it: what one does with a request the other does too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from agents.core.codec import Int32s, decode_call
+from agents.proxy import canonical, matching
+from agents.proxy.branches import Departure, branch
+from agents.proxy.canonical import Message, ModelRequest
+from agents.proxy.conversations import Conversations, Place
+from agents.proxy.matching import CallIndex, Match, RecordedCall, Turn
+from agents.proxy.profiles.base import AUXILIARY, Profile
+from agents.proxy.rendering import CannotBridge, Rendering
+from agents.proxy.replies import COUNTED, Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request with its place in the record and its exact ids. `conversation` is "" for one that begins with it."""
+
+    match: Match
+    place: Place
+    role: str
+    conversation: str
+    branch_reason: str
+    #: What it should have kept, where it makes a false fork.
+    departure: Departure | None
+    #: How much of the parent's path the input begins with.
+    prefix_tokens: int
+    new_input_ids: Int32s
+    input_ids: Int32s
+    #: Canonical messages that the call adds, for the transcript.
+    messages: list[Message]
+    opening_key: bytes = b""
+
+    @property
+    def false_fork(self) -> bool:
+        return self.departure is not None
+
+    def without_tokens(self) -> Prepared:
+        """What is left when the call is recorded: its place."""
+        none = np.empty(0, np.int32)
+        return replace(self, new_input_ids=none, input_ids=none, messages=[])
+
+    def recorded(self, number: int, num_messages: int, output_ids: Int32s, reply: Message) -> RecordedCall:
+        """The call as later ones build on it."""
+        match = self.match
+        echo = next((m for m in reversed(self.messages) if m["role"] == "assistant"), None)
+        return RecordedCall(
+            number=number,
+            parent=match.parent,
+            prefix_tokens=self.prefix_tokens,
+            new_input_ids=self.new_input_ids,
+            output_ids=output_ids,
+            num_messages=num_messages,
+            prompt_key=match.prompt_key,
+            reply=reply,
+            role=self.role,
+            conversation=self.conversation,
+            opening_key=self.opening_key,
+            spoken_key=match.spoken_keys[-1],
+            is_after_reply=match.after == "reply",
+            kept=match.kept,
+            echo=echo,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    profile: Profile
+    rendering: Rendering
+    index: CallIndex = field(default_factory=CallIndex)
+    conversations: Conversations = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.conversations = Conversations(self.profile)
+
+    def prepare(self, request: ModelRequest, headers: Mapping[str, str], path: str = "") -> Prepared:
+        """Find the request's place and render what it adds. Changes nothing, so it may run beside others."""
+        match = self.index.match(request.messages, request.tools)
+        place = self.conversations.place(request, headers, match, path)
+        is_rendered = False
+        try:
+            prefix, new, added = self._extended(request, match)
+        except CannotBridge:
+            prefix, new, added = self._rendered(request, match)
+            is_rendered = True
+        new_ids = np.asarray(new, np.int32)
+        input_ids = matching.path_ids(match.parent, prefix, (new_ids,))
+        reason, departure = "", None
+        if place.role != AUXILIARY:
+            reason, departure = branch(
+                match, request.messages, place.name, place.role, place.history(), input_ids, prefix
+            )
+        if is_rendered and departure is not None:
+            reason = "re-rendered"
+        opening = canonical.opening_key(request.messages, request.tools)
+        return Prepared(
+            match, place, place.role, place.name, reason, departure, prefix, new_ids, input_ids, added, opening
+        )
+
+    def begin(self, number: int, request: ModelRequest, prepared: Prepared) -> Prepared:
+        """A call begins; its conversation has a name from now on."""
+        match = prepared.match
+        start = match.start if match.parent is not None else 0
+        name = self.conversations.begin(number, request, prepared.place, start)
+        return replace(prepared, conversation=name)
+
+    def add(self, call: RecordedCall) -> None:
+        """A call is recorded: later requests may continue it."""
+        self.index.add(call)
+        self.conversations.add(call)
+
+    def restore(self, rows: Iterable[Any]) -> None:
+        """Rebuild from the rows of agents_call, oldest first; rows that only counted tokens are left out."""
+        by_number: dict[int, RecordedCall] = {}
+        for row in rows:
+            if row.finish_reason == COUNTED:
+                continue
+            call, request = self._restored(row, by_number.get(row.parent_number))
+            by_number[row.number] = call
+            self.conversations.restore(call, request)
+            self.index.add(call)
+            self.conversations.add(call)
+
+    def _restored(self, row: Any, parent: RecordedCall | None) -> tuple[RecordedCall, ModelRequest]:
+        """A row's call, and what is known of its request: the messages that it added."""
+        delta, messages, tools = decode_call(row.tokens), row.messages, []
+        key, spoken, before, is_after_reply = canonical.context_key([]), b"", 0, False
+        if messages and messages[0]["role"] == "tools":
+            tools, messages = messages[0]["tools"], messages[1:]
+            key = canonical.context_key(tools)
+        elif parent is not None:
+            is_after_reply = row.prefix_tokens > parent.input_tokens
+            key, spoken, before = (
+                (parent.full_key, parent.spoken_full_key, parent.num_messages + 1)
+                if is_after_reply
+                else (parent.prompt_key, parent.spoken_key, parent.num_messages)
+            )
+        kept: list[RecordedCall] = []
+        for message in messages:
+            turn = self.index.recognise(message, key) if message["role"] == "assistant" else None
+            link = canonical.message_key(message)
+            if turn is not None and turn.is_whole:
+                kept.append(turn.call)
+                link = turn.call.reply_key
+            key = canonical.extend_key(key, link)
+            spoken = spoken if message["role"] == "system" else canonical.extend_key(spoken, link)
+        call = RecordedCall(
+            number=row.number,
+            parent=parent,
+            prefix_tokens=row.prefix_tokens,
+            new_input_ids=delta.new_input_ids,
+            output_ids=delta.output_ids,
+            num_messages=before + len(messages),
+            prompt_key=key,
+            reply=Reply.from_json(row.reply).message(),
+            role=row.role,
+            conversation=row.conversation,
+            opening_key=parent.opening_key if parent and before else canonical.opening_key(messages, tools),
+            spoken_key=spoken,
+            is_after_reply=is_after_reply,
+            kept=tuple(kept),
+            echo=next((m for m in reversed(messages) if m["role"] == "assistant"), None),
+        )
+        return call, ModelRequest("", messages, tools, canonical.Sampling(), False)
+
+    # -- rendering ----------------------------------------------------------------------------------------------
+
+    def _extended(self, request: ModelRequest, match: Match) -> tuple[int, list[int], list[Message]]:
+        """(ids kept of the parent's path, ids after them, messages added), by extension. Raises CannotBridge."""
+        messages, parent = request.messages, match.parent
+        turns = {id(messages[turn.at]): turn for turn in match.turns}
+
+        def body(message: Message) -> list[int]:
+            turn = turns.get(id(message))
+            return self.rendering.assistant(message) if turn is None else self._sampled(message, turn)
+
+        if parent is None:
+            prefix, new = 0, self.rendering.prompt(messages, request.tools, body)
+            added = ([{"role": "tools", "tools": request.tools}] if request.tools else []) + messages
+        else:
+            reached = parent.path_tokens if match.after == "reply" else parent.input_tokens
+            rest = self.rendering.continuation(messages[match.start :], match.after, body)
+            closing = self._closing(parent.output_ids.tolist()) if match.after == "reply" else []
+            prefix, new = reached - rest.num_dropped, closing + rest.ids
+            added = messages[match.start :]
+        return prefix, self._reopen(new) if request.continues_last else new, added
+
+    def _rendered(self, request: ModelRequest, match: Match) -> tuple[int, list[int], list[Message]]:
+        """The same for the whole request rendered anew: what it shares with the parent's path is kept (§2.1)."""
+        messages = list(request.messages)
+        for at, call in match.recognised:
+            reasoning = self.rendering.reasoning_of(call.output_ids.tolist())
+            messages[at] = messages[at] | ({"reasoning_content": reasoning} if reasoning else {})
+        begun = messages.pop()["content"] if request.continues_last else ""
+        ids = self.rendering.whole(messages, request.tools) + self.rendering.tokenizer.encode(begun)
+        path = match.parent.path(match.parent.path_tokens) if match.parent is not None else np.empty(0, np.int32)
+        length = min(len(path), len(ids))
+        differs = np.flatnonzero(path[:length] != np.asarray(ids[:length], np.int32))
+        prefix = int(differs[0]) if len(differs) else length
+        return prefix, ids[prefix:], [{"role": "tools", "tools": request.tools}, *request.messages]
+
+    def _sampled(self, message: Message, turn: Turn) -> list[int]:
+        """Recorded ids of a turn that the policy sampled, closing token included."""
+        ids: list[int] = turn.call.output_ids.tolist()
+        if turn.is_cut:
+            ids = self._cut(ids, len(message.get("tool_calls", ())))
+            if not ids:
+                return self.rendering.assistant(message)
+        if turn.continuation is not None:
+            if ids and ids[-1] in self.rendering.stop_ids:
+                ids = ids[:-1]
+            ids = ids + turn.continuation.output_ids.tolist()
+        return ids + self._closing(ids)
+
+    def _cut(self, ids: list[int], num_calls: int) -> list[int]:
+        """Ids up to the end of so many tool calls; none for a text that broke off somewhere."""
+        ends = [i for i, token in enumerate(ids) if token == self.rendering.tool_end_id]
+        return ids[: ends[num_calls - 1] + 1] if 0 < num_calls <= len(ends) else []
+
+    def _closing(self, ids: list[int]) -> list[int]:
+        """The closing token that the template adds where the policy sampled none."""
+        return [] if ids and ids[-1] in self.rendering.stop_ids else [self.rendering.close_id]
+
+    def _reopen(self, ids: list[int]) -> list[int]:
+        """The last assistant turn is to be continued: drop its end and the next generation prompt."""
+        rendering = self.rendering
+        end = len(ids) - len(rendering.separator) - len(rendering.generation_prompt)
+        return ids[: end - 1] if end > 0 and ids[end - 1] in rendering.stop_ids else ids
