@@ -124,7 +124,7 @@ class _Attempt:
         sandbox = server.start(
             site.harness_spec(
                 self._lease.key,
-                self._worker.proxy_socket,
+                self._lease.proxy_socket or self._worker.proxy_socket,
                 self._installed,
                 config.policy_context_tokens or config.context_tokens,
                 config.max_new_tokens,
