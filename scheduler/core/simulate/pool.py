@@ -91,6 +91,16 @@ class Pool:
         self.num_running += 1
         self._changed()
 
+    def take_over(self, execution: Execution, done_s: float, elapsed_s: float, mean_version: float) -> None:
+        """Go on with an execution that did `done_s` of its work in `elapsed_s`; those with the most elapsed first."""
+        self._seq += 1
+        execution.started_s, execution.started_progress = self.now_s - elapsed_s, self.progress - done_s
+        execution.version_sum = self.version_sum - mean_version * done_s
+        heappush(self._ends, (self.progress + execution.draw.seconds - done_s, self._seq, execution))
+        self._timeouts.append((self.served_s + self.timeout_s - elapsed_s, execution))
+        self.num_running += 1
+        self._changed()
+
     def next_end_s(self) -> float:
         """When the next execution finishes or times out, if nothing changes before; infinite when none will."""
         if not self.num_running or not self.num_cells:

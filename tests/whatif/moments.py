@@ -1,0 +1,97 @@
+"""Test support: a simulated world at one instant, as the moment that another world can resume."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from scheduler.core.simulate.parts import SimGroup
+from scheduler.core.simulate.pool import Execution
+from scheduler.core.simulate.resume import EVALUATING, FINISHED, RUNNING, WAITING, Counted, GroupThen, Moment, Underway
+from scheduler.core.simulate.world import World
+
+
+class Watched(World):
+    """Remembers its groups, which a world itself forgets once they are consumed."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.seen: dict[int, SimGroup] = {}
+        self.launches_s: dict[Execution, float] = {}
+        super().__init__(*args, **kwargs)
+
+    def _start(self, count: int) -> None:
+        self.pool.advance(self.now_s)
+        for execution in self.waiting[len(self.waiting) - count :]:
+            group: Any = execution.group
+            self.seen[group.id] = group
+            self.launches_s[execution] = self.pool.served_s
+        super()._start(count)
+
+
+def due(world: World, name: str) -> list[tuple[float, tuple[Any, ...]]]:
+    """What is due of one kind: seconds left, and with which arguments."""
+    return [(at - world.now_s, args) for at, _, action, args in sorted(world.heap) if action.__name__ == name]
+
+
+def moment_of(world: Watched) -> Moment:
+    """The world as it is now. Call it between two events."""
+    world.pool.advance(world.now_s)
+    groups: dict[int, SimGroup] = dict(world.seen)
+    for execution in world.waiting:
+        group: Any = execution.group
+        groups[group.id] = group
+    verdicts = {id(args[0]): left for left, args in due(world, "_finished")}
+    then = [
+        _group(world, group, verdicts)
+        for number, group in sorted(groups.items())
+        if group.state in ("dispatched", "ready", "admitted")
+    ]
+    tally = world.tally
+    commit = due(world, "_stepped")
+    return Moment(
+        snapshot=world.snapshot(),
+        groups=tuple(then),
+        num_groups=world.num_groups,
+        counted=Counted(
+            tally.computed_s, tally.num_computed, tally.micro_steps, sum(step.num_groups for step in tally.steps)
+        ),
+        switch_left_s={args[0].index: left for left, args in due(world, "_end_switch") if args[0].epoch == args[1]},
+        micro_step_left_s={
+            args[0].index: (left, args[2]) for left, args in due(world, "_computed") if args[0].epoch == args[1]
+        },
+        commit_left_s=commit[0][0] if commit else None,
+        evaluation_left_s=tuple(left for left, _ in due(world, "_evaluated_one")),
+        stalled_s=world.pool.stalled_s,
+    )
+
+
+def _group(world: Watched, group: SimGroup, verdicts: dict[int, float]) -> GroupThen:
+    waiting = {id(execution) for execution in world.waiting}
+    return GroupThen(
+        number=group.id,
+        burst=group.burst.number,
+        state=group.state,
+        started_s=group.started_s,
+        settled_s=group.settled_s,
+        executions=tuple(_underway(world, one, waiting, verdicts) for one in group.executions),
+    )
+
+
+def _underway(world: Watched, execution: Execution, waiting: set[int], verdicts: dict[int, float]) -> Underway:
+    if id(execution) in waiting:
+        return Underway(execution.draw, WAITING)
+    begun = Underway(
+        execution.draw, FINISHED, launch_version=execution.launch_version, mean_version=execution.version_sum
+    )
+    if id(execution) in verdicts:
+        return replace(begun, state=EVALUATING, verdict_in_s=verdicts[id(execution)])
+    if execution.done:
+        return begun
+    pool = world.pool
+    return replace(
+        begun,
+        state=RUNNING,
+        done_s=pool.progress - execution.started_progress,
+        elapsed_s=pool.served_s - world.launches_s[execution],
+        mean_version=pool.mean_version(execution),
+    )
