@@ -29,8 +29,14 @@ class Service:
 
 @dataclass(frozen=True)
 class Ports:
+    """`proxies`: one port for each recording proxy; the first one is `proxy`."""
+
     web: int
-    proxy: int
+    proxies: tuple[int, ...]
+
+    @property
+    def proxy(self) -> int:
+        return self.proxies[0]
 
 
 def all_services(home: Path, host: str, ports: Ports) -> list[Service]:
@@ -43,7 +49,7 @@ def all_services(home: Path, host: str, ports: Ports) -> list[Service]:
     return [
         Service("cellhost", (python, "-m", "trainers.cells.host"), _cell_host(home)),
         Service("web", (python, *web), _http(host, ports.web, "/login/")),
-        Service("proxy", (python, "-m", "agents.proxy"), _http(LOOPBACK, ports.proxy, "/health")),
+        *(_proxy(home, number, port) for number, port in enumerate(ports.proxies)),
         _worker("worker-executions", "executions", threads=160, connections=12),
         _worker("worker-control", "evaluation,cells,control", threads=24, connections=8),
         Service("scheduler", (python, "manage.py", "run_scheduler"), lambda _log: True),
@@ -63,6 +69,16 @@ def environment(ports: Ports, token_variable: str, token: str) -> dict[str, str]
         "HF_HUB_OFFLINE": "1",
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def _proxy(home: Path, number: int, port: int) -> Service:
+    """A recording proxy. Its name stays the same over restarts, and with it the executions that it owns."""
+    suffix = f"-{number}" if number else ""
+    command = (
+        sys.executable, "-m", "agents.proxy", "--name", f"proxy-{number}", "--port", str(port),
+        "--socket", str(home / "run" / f"proxy{suffix}.sock"),
+    )  # fmt: skip
+    return Service(f"proxy{suffix}", command, _http(LOOPBACK, port, "/health"))
 
 
 def _worker(name: str, queues: str, threads: int, connections: int) -> Service:

@@ -20,6 +20,7 @@ from gyreweb.supervisor.watch import TICK_S, Watch
 
 #: ONCE has nobody at hand for a run that waits for a person.
 PATIENCE_S = 300.0
+MAX_PROXIES = 64
 
 
 @dataclass(frozen=True)
@@ -91,22 +92,34 @@ def _children(home: Path, host: str, ports: Ports, mine: record.Record, console:
 
 def _choose_ports(once: bool) -> Ports:
     """The configured ports, or free ones for ONCE. Raises CannotStart naming the variable of a taken port."""
-    chosen = []
-    for variable, default, what in (
-        ("GYRE_WEB_PORT", 8700, "the dashboard"),
-        ("GYRE_PROXY_PORT", 8701, "the recording proxy"),
-    ):
-        if once and not env.text(variable):
-            chosen.append(tcp.free_port())
-            continue
-        port = env.integer(variable, default)
-        if not tcp.is_free(port):
-            raise CannotStart(
-                f"port {port} for {what} is taken by another program. Set {variable} to a free port, "
-                f"e.g. `make up {variable}={tcp.free_port()}`."
-            )
-        chosen.append(port)
-    return Ports(*chosen)
+    return Ports(
+        web=_choose_port("GYRE_WEB_PORT", 8700, "the dashboard", once),
+        proxies=tuple(
+            _choose_port("GYRE_PROXY_PORT", 8701, "the recording proxy", once, number)
+            for number in range(_num_proxies())
+        ),
+    )
+
+
+def _num_proxies() -> int:
+    """Raises CannotStart for a number of recording proxies that makes no sense."""
+    count = env.integer("GYRE_PROXIES", 1)
+    if not 1 <= count <= MAX_PROXIES:
+        raise CannotStart(f"GYRE_PROXIES={count} is not between 1 and {MAX_PROXIES}: so many recording proxies start.")
+    return count
+
+
+def _choose_port(variable: str, default: int, what: str, once: bool, number: int = 0) -> int:
+    """Port `number` of those that begin at the variable's."""
+    if once and not env.text(variable):
+        return tcp.free_port()
+    port = env.integer(variable, default) + number
+    if not tcp.is_free(port):
+        raise CannotStart(
+            f"port {port} for {what}{f' {number}' if number else ''} is taken by another program. Set {variable} to "
+            f"{'the first of free ports' if number else 'a free port'}, e.g. `make up {variable}={tcp.free_port()}`."
+        )
+    return port
 
 
 def _prepare_database(options: Options, console: Console) -> None:

@@ -42,7 +42,7 @@ def test_a_dockerfile_copies_only_what_exists_and_drops_root(dockerfile: Path) -
 
 
 def test_compose_runs_the_processes_of_the_supervisor(services: dict[str, dict[str, Any]]) -> None:
-    supervised = {service.name: service for service in all_services(Path("/gyre"), "127.0.0.1", Ports(8700, 8701))}
+    supervised = {service.name: service for service in all_services(Path("/gyre"), "127.0.0.1", Ports(8700, (8701,)))}
     assert set(services) == set(supervised) | {"postgres", "valkey", "migrate"}
     for name, service in supervised.items():
         if name != "web":  # its command is the image's own
