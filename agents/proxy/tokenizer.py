@@ -40,10 +40,10 @@ class PolicyTokenizer:
 
     def apply_chat_template(self, messages: list[dict[str, Any]], **options: Any) -> list[int]:
         """Ids by the folder's own chat template, for families without a renderer of their own."""
-        from transformers import AutoTokenizer
+        from transformers import PreTrainedTokenizerFast
 
         if self._templated is None:
-            self._templated = AutoTokenizer.from_pretrained(self.name_or_path)
+            self._templated = PreTrainedTokenizerFast.from_pretrained(self.name_or_path)
         ids: list[int] = self._templated.apply_chat_template(messages, **options)
         return ids
 

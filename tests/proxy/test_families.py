@@ -138,10 +138,10 @@ def test_a_family_whose_replies_end_with_the_next_turns_first_token_is_rendered_
 
 
 def test_an_unknown_family_is_rendered_whole_by_its_own_template(templated: Rendering) -> None:
-    from transformers import AutoTokenizer
+    from transformers import PreTrainedTokenizerFast
 
     messages = [*OPENING, CALL, RESULT]
-    official = AutoTokenizer.from_pretrained(templated.tokenizer.name_or_path)
+    official = PreTrainedTokenizerFast.from_pretrained(templated.tokenizer.name_or_path)
     ids = official.apply_chat_template(messages, tools=TOOLS, add_generation_prompt=True, return_dict=False)
     assert templated.whole(messages, TOOLS) == ids
     with pytest.raises(CannotBridge):
