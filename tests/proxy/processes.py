@@ -1,0 +1,60 @@
+"""Recording proxies as processes of their own: started, killed and started again as a supervisor would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class ProxyProcess:
+    """`url` is its address over TCP, `socket` its unix socket."""
+
+    child: subprocess.Popen[str]
+    url: str
+    socket: Path
+
+    def kill(self) -> None:
+        """kill -9: nothing is tidied up."""
+        self.child.kill()
+        self.child.wait(30)
+
+    def health(self) -> dict:
+        return httpx.get(f"{self.url}/health").json()
+
+
+@contextmanager
+def proxy_process(database_url: str, home: Path, name: str, port: int = 0) -> Iterator[ProxyProcess]:
+    """A proxy that is healthy; ends with the block."""
+    path = home / f"{name}.sock"
+    child = subprocess.Popen(
+        [sys.executable, "-m", "agents.proxy", "--name", name, "--port", str(port), "--socket", str(path)],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": database_url},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    try:
+        url = next(word for word in child.stdout.readline().split() if word.startswith("http://"))
+        while True:
+            try:
+                if httpx.get(f"{url}/health").status_code == 200:
+                    break
+            except httpx.TransportError:
+                assert child.poll() is None
+        yield ProxyProcess(child, url, path)
+    finally:
+        if child.poll() is None:
+            child.terminate()
+        child.stdout.close()
+        child.wait(30)
