@@ -67,7 +67,7 @@ class Study:
         axes = dict(sweep or {})
         combinations = itertools.product(*axes.values())
         changes = [dict(zip(axes, values, strict=True)) for values in combinations]
-        points = tuple(Point(number, scenario.changed(change), change) for number, change in enumerate(changes))
+        points = tuple(Point(number, _at(scenario, change), change) for number, change in enumerate(changes))
         distinct_seeds = tuple(dict.fromkeys(seeds))
         if not distinct_seeds:
             raise BadScenario("no seed was named")
@@ -96,3 +96,11 @@ class Study:
     @property
     def num_jobs(self) -> int:
         return sum(1 for _ in self.jobs())
+
+
+def _at(scenario: Scenario, change: Mapping[str, Any]) -> Scenario:
+    try:
+        return scenario.changed(change)
+    except BadScenario as error:
+        where = ", ".join(f"{name}={value}" for name, value in change.items())
+        raise BadScenario(f"at {where}: {error}" if where else str(error)) from error

@@ -2,6 +2,7 @@
 
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -10,6 +11,7 @@ from scheduler import scenarios
 from scheduler.scenarios import BadScenario, Scenario
 from scheduler.simulations import arguments
 from scheduler.simulations.many import Finished, run_many
+from scheduler.simulations.output import write_plots, write_results
 from scheduler.simulations.progress import Bar
 from scheduler.simulations.report import JsonReport, Report, TextReport
 from scheduler.simulations.study import Study
@@ -50,6 +52,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default 1)")
         parser.add_argument("--gpus-per-cell", type=int, default=0, metavar="N", help="tell GPU-hours, not cell-hours")
+        parser.add_argument("--out", type=Path, metavar="DIR", help="write plots (PNG and SVG) and results.jsonl here")
         parser.add_argument("--json", action="store_true", help="one JSON object per policy and seed, then the sums")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -65,6 +68,8 @@ class Command(BaseCommand):
         show = self._report(study, changes, options)
         finished, interrupted = self._run(study, options["jobs"], show)
         show.close()
+        if options["out"] is not None and finished:
+            self._write(study, finished, options)
         if interrupted:
             print(f"interrupted after {len(finished)} of {study.num_jobs} runs", file=sys.stderr)
             sys.exit(130)
@@ -81,6 +86,17 @@ class Command(BaseCommand):
         if options["json"]:
             return JsonReport(study, options["preset"], lambda line: print(line, flush=True), gpus)
         return TextReport(study, changes, gpus)
+
+    def _write(self, study: Study, finished: list[Finished], options: dict[str, Any]) -> None:
+        there = {item.job.point for item in finished}
+        summaries = [summarise(study, point, finished) for point in study.points if point.number in there]
+        try:
+            paths = write_results(summaries, options["preset"], options["out"], options["gpus_per_cell"])
+            paths += write_plots(study, summaries, options["out"])
+        except OSError as error:
+            raise CommandError(f"--out {options['out']}: {error.strerror or error}") from error
+        names = ", ".join(path.name for path in paths if path.suffix != ".svg")
+        print(f"wrote to {options['out']}: {names} (plots also as SVG)", file=sys.stderr)
 
     def _run(self, study: Study, jobs: int, show: Report) -> tuple[list[Finished], bool]:
         """Points are shown as they become complete; an interrupt shows what there is."""
