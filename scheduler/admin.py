@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from agents.actions.errors import Refused
 from agents.admin import ReadOnlyAdmin
 from scheduler.actions.release_override import release_override
-from scheduler.models import Burst, Cell, Decision, Evaluation, Override, RoleChange
+from scheduler.models import Burst, Cell, Decision, Evaluation, Override, RoleChange, WhatIf, WhatIfPoint
 
 
 @admin.register(Cell)
@@ -79,3 +79,18 @@ class OverrideAdmin(ReadOnlyAdmin):
 
     def has_release_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("scheduler.change_override")
+
+
+@admin.register(WhatIf)
+class WhatIfAdmin(ReadOnlyAdmin):
+    list_display = ("id", "run", "owner", "state", "num_done", "num_to_do", "created_at", "finished_at")
+    list_filter = ("state",)
+    list_select_related = ("run", "owner")
+    ordering = ("-id",)
+
+
+@admin.register(WhatIfPoint)
+class WhatIfPointAdmin(ReadOnlyAdmin):
+    list_display = ("id", "what_if", "number", "changes")
+    list_select_related = ("what_if",)
+    ordering = ("-id",)

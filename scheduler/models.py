@@ -154,3 +154,63 @@ class Override(models.Model):
 
     class Meta:
         constraints = [models.CheckConstraint(condition=~Q(reason=""), name="override_has_a_reason")]
+
+
+class WhatIf(models.Model):
+    """A question to the simulator about a run: what would other settings do? Worked on under a lease.
+
+    `inputs` is what the answer rests on, read once when the work begins, so that every point is compared on the same
+    and a worker that takes over goes on with it.
+    """
+
+    class State(models.TextChoices):
+        QUEUED = "queued"
+        RUNNING = "running"
+        FINISHED = "finished"
+        CANCELLED = "cancelled"
+        INTERRUPTED = "interrupted"  # its workers died; a person may have it go on
+        FAILED = "failed"  # `error` says why
+
+    #: States in which a worker has something to do.
+    OPEN_STATES = (State.QUEUED, State.RUNNING)
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="what_ifs")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL)
+    state = models.CharField(max_length=12, choices=State, default=State.QUEUED)
+    question = models.JSONField(help_text="scheduler.whatif.question.Question.")
+    inputs = models.BinaryField(default=b"", help_text="scheduler.whatif.inputs.Inputs, compressed JSON.")
+    fit = models.JSONField(default=dict, help_text="What the durations rest on, recorded against simulated.")
+    target_version = models.PositiveIntegerField(null=True, blank=True, help_text="Every point is run up to it.")
+    num_done = models.PositiveIntegerField(default=0, help_text="Simulations done.")
+    num_to_do = models.PositiveIntegerField(help_text="Simulations in all: points x seeds.")
+    num_workers = models.PositiveIntegerField(default=0, help_text="Workers that have taken it up so far.")
+    lease_owner = models.CharField(max_length=120, blank=True)
+    lease_expires_at = models.DateTimeField(null=True, blank=True)
+    error = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        verbose_name = "what-if"
+        verbose_name_plural = "what-ifs"
+        indexes = [
+            models.Index(fields=["run", "-id"]),
+            models.Index(fields=["state"], condition=Q(state__in=["queued", "running"]), name="what_ifs_to_do"),
+        ]
+
+    def __str__(self) -> str:
+        return f"what-if {self.pk} about run {self.run_id}"
+
+
+class WhatIfPoint(models.Model):
+    """One combination of settings of a what-if, with what each seed came to. Point 0 is the run as it is."""
+
+    what_if = models.ForeignKey(WhatIf, on_delete=models.CASCADE, related_name="points")
+    number = models.PositiveIntegerField()
+    changes = models.JSONField(default=dict, help_text="Settings that differ from the run's own.")
+    results = models.JSONField(default=list, help_text="Per seed: figures, or why the simulation could not go on.")
+
+    class Meta:
+        verbose_name = "what-if point"
+        constraints = [models.UniqueConstraint(fields=["what_if", "number"], name="what_if_point_number_once")]
