@@ -69,14 +69,16 @@ def branch(
     history: History,
     input_ids: Int32s,
     prefix_tokens: int,
+    start: int,
 ) -> tuple[str, Departure | None]:
     """Why the request does not simply continue its conversation, and what it should have kept if nothing explains that.
 
     "" when it continues or when nothing is to explain; `UNEXPLAINED` with a departure. `conversation` may be "" for one
-    that begins here; the request's input begins with `prefix_tokens` of the parent's path.
+    that begins here. The request's input begins with `prefix_tokens` of the parent's path; from message `start` on its
+    turns stand in it anew.
     """
     why, gone = _reason(match, messages, role, history)
-    left = departure(match, conversation, input_ids, prefix_tokens)
+    left = departure(match, conversation, input_ids, prefix_tokens, start)
     if left is None:
         return why, None
     if why in TRUE_BRANCHES and (not gone or not gone.isdisjoint(left.call.turns())):
@@ -114,9 +116,9 @@ def _reason(match: Match, messages: list[Message], role: str, history: History) 
     return "kept-round" if is_cut_off else "", gone
 
 
-def departure(match: Match, conversation: str, input_ids: Int32s, prefix_tokens: int) -> Departure | None:
+def departure(match: Match, conversation: str, input_ids: Int32s, prefix_tokens: int, start: int) -> Departure | None:
     """The first kept turn of the conversation whose recorded tokens the input leaves; None when it keeps them all."""
-    turns = [call for at, call in match.recognised if at >= match.start and call.conversation == conversation]
+    turns = [call for at, call in match.recognised if at >= start and call.conversation == conversation]
     turns = [call for call in turns if not call.role.endswith("-summary")]
     if not turns:
         return None
@@ -135,11 +137,11 @@ def departure(match: Match, conversation: str, input_ids: Int32s, prefix_tokens:
 def _held(parent: RecordedCall | None, prefix_tokens: int) -> set[RecordedCall]:
     """Calls whose whole path an input begins with that takes the first `prefix_tokens` of `parent`'s."""
     found: set[RecordedCall] = set()
-    call, limit = parent, prefix_tokens
-    while call is not None:
+    limit = prefix_tokens
+    for call in parent.ancestors() if parent is not None else ():
         if limit >= call.path_tokens:
             found.add(call)
-        call, limit = call.parent, min(limit, call.prefix_tokens)
+        limit = min(limit, call.prefix_tokens)
     return found
 
 

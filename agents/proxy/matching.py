@@ -113,7 +113,8 @@ class Match:
     prompt_key: bytes
     #: Assistant turns of the request that were recognised, whole ones and others.
     turns: tuple[Turn, ...]
-    #: The same hash over what is said: without system messages and context, after each message.
+    #: The chain after the context and after each message, and one without context and system messages.
+    keys: tuple[bytes, ...] = ()
     spoken_keys: tuple[bytes, ...] = ()
 
     @property
@@ -187,7 +188,7 @@ class CallIndex:
                 found = (self._best_at(calls, turns, i), "prompt", i)
                 break
         parent, after, start = found
-        return Match(parent, after, start, keys[-1], tuple(turns), tuple(spoken[1:]))
+        return Match(parent, after, start, keys[-1], tuple(turns), tuple(keys), tuple(spoken[1:]))
 
     def _best_at(self, calls: list[RecordedCall], turns: list[Turn], start: int) -> RecordedCall:
         """Of the calls at one prompt, the one whose reply the next message begins with or goes on from."""

@@ -14,6 +14,7 @@ import numpy as np
 from agents.core.codec import Int32s, decode_call
 from agents.proxy import canonical, matching
 from agents.proxy.branches import Departure, branch
+from agents.proxy.branches import departure as departing
 from agents.proxy.canonical import Message, ModelRequest
 from agents.proxy.conversations import Conversations, Place
 from agents.proxy.matching import CallIndex, Match, RecordedCall, Turn
@@ -98,10 +99,19 @@ class Record:
         reason, departure = "", None
         if place.role != AUXILIARY:
             reason, departure = branch(
-                match, request.messages, place.name, place.role, place.history(), input_ids, prefix
+                match,
+                request.messages,
+                place.name,
+                place.role,
+                place.history(),
+                input_ids,
+                prefix,
+                0 if is_rendered else match.start,
             )
-        if is_rendered and departure is not None:
-            reason = "re-rendered"
+        if is_rendered and place.role != AUXILIARY:
+            # Turns before the match are not kept by construction then.
+            departure = departing(replace(match, start=0), place.name, input_ids, prefix)
+            reason = reason if departure is None else "re-rendered"
         opening = canonical.opening_key(request.messages, request.tools)
         return Prepared(
             match, place, place.role, place.name, reason, departure, prefix, new_ids, input_ids, added, opening
@@ -180,9 +190,9 @@ class Record:
         messages, parent = request.messages, match.parent
         turns = {id(messages[turn.at]): turn for turn in match.turns}
 
-        def body(message: Message) -> list[int]:
+        def body(message: Message) -> list[int] | None:
             turn = turns.get(id(message))
-            return self.rendering.assistant(message) if turn is None else self._sampled(message, turn)
+            return None if turn is None else self._sampled(message, turn)
 
         if parent is None:
             prefix, new = 0, self.rendering.prompt(messages, request.tools, body)
@@ -209,13 +219,13 @@ class Record:
         prefix = int(differs[0]) if len(differs) else length
         return prefix, ids[prefix:], [{"role": "tools", "tools": request.tools}, *request.messages]
 
-    def _sampled(self, message: Message, turn: Turn) -> list[int]:
-        """Recorded ids of a turn that the policy sampled, closing token included."""
+    def _sampled(self, message: Message, turn: Turn) -> list[int] | None:
+        """Recorded ids of a turn that the policy sampled, closing token included; None for a text that was cut."""
         ids: list[int] = turn.call.output_ids.tolist()
         if turn.is_cut:
             ids = self._cut(ids, len(message.get("tool_calls", ())))
             if not ids:
-                return self.rendering.assistant(message)
+                return None
         if turn.continuation is not None:
             if ids and ids[-1] in self.rendering.stop_ids:
                 ids = ids[:-1]

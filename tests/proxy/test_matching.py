@@ -113,4 +113,4 @@ def test_keeping_a_turn_behind_a_summary_is_no_false_fork() -> None:
     kept = [{"role": "user", "content": "so far: s"}, turn, {"role": "user", "content": "on"}]
     found = index.match(kept, TOOLS)
     history, ids = History(False, index.calls[0], summary), np.asarray([7, 8, 9], np.int32)
-    assert branches.branch(found, kept, "main", "main", history, ids, 0) == ("kept-round", None)
+    assert branches.branch(found, kept, "main", "main", history, ids, 0, 0) == ("kept-round", None)

@@ -1,0 +1,1 @@
+"""Captured traffic of harnesses: reading it, replaying it through the record, and capturing more."""

@@ -1,0 +1,93 @@
+"""Which requests of a capture belong to one execution, and which harness each is of.
+
+Executions in one file are told apart by the path before the API's own (`/x/KEY`, `/run/ID`) and by numbers that start
+again. Sessions of a harness that shares one address stay one execution: its profile keeps their conversations apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from agents.proxy.canonical import BadRequest, ModelRequest
+from agents.proxy.dialects import BY_PATH, COUNTS
+from agents.proxy.dialects.base import Dialect
+from agents.proxy.profiles import PROFILES, generic
+from agents.proxy.profiles.base import features
+from agents.proxy.profiles.detect import Detection, detect
+from agents.traffic.reading import Request
+
+#: Longest first, so that a path that ends in two of them is the more exact one.
+_ROUTES = sorted([*BY_PATH, "/v1/responses/compact", "/responses/compact"], key=len, reverse=True)
+#: How many of an execution's requests decide which harness it is.
+_LOOKED_AT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a request goes: the path before the API's own, the API's own, and its dialect (None: no model call)."""
+
+    base: str
+    path: str
+    dialect: Dialect | None
+
+    @property
+    def counts(self) -> bool:
+        return self.path in COUNTS
+
+
+def route(request: Request) -> Route:
+    found = next((r for r in _ROUTES if request.path.endswith(r)), "")
+    base = request.path.removesuffix(found) if found else ""
+    if found.startswith("/v1/") or not found:
+        pass
+    elif base.endswith("/v1"):
+        base, found = base.removesuffix("/v1"), f"/v1{found}"
+    if not found or request.method != "POST":
+        return Route(base, found or request.path, None)
+    dialect = BY_PATH.get(found) or BY_PATH[found.removesuffix("/compact")]
+    return Route(base, found, dialect)
+
+
+@dataclass(slots=True)
+class Segments:
+    """Names the execution of each request: same base path, numbers that rise."""
+
+    _highest: dict[str, int] = field(default_factory=dict)
+    _part: dict[str, int] = field(default_factory=dict)
+
+    def of(self, request: Request, base: str) -> str:
+        if request.seq <= self._highest.get(base, -1):
+            self._part[base] = self._part.get(base, 1) + 1
+        self._highest[base] = request.seq
+        return f"{base}#{self._part.get(base, 1)}"
+
+
+def parsed(request: Request, where: Route) -> ModelRequest:
+    """Raises BadRequest for what the proxy would refuse."""
+    if where.dialect is None or request.body is None:
+        raise BadRequest("the request has no body that is a JSON object")
+    return where.dialect.read(request.body)
+
+
+def detections(requests: Iterable[Request]) -> dict[str, Detection]:
+    """The harness of each execution."""
+    segments = Segments()
+    seen: dict[str, list[tuple[Request, Route]]] = {}
+    for request in requests:
+        where = route(request)
+        own = seen.setdefault(segments.of(request, where.base), [])
+        if where.dialect is not None and len(own) < _LOOKED_AT:
+            own.append((request, where))
+    found: dict[str, Detection] = {}
+    for name, own in seen.items():
+        looks = []
+        for request, where in own:
+            try:
+                looks.append(features(parsed(request, where), request.headers, where.path))
+            except BadRequest:
+                continue
+        found[name] = detect(
+            {n: p for n, p in PROFILES.items() if p is not generic.PROFILE}, looks, generic.PROFILE.name
+        )
+    return found

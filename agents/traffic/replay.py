@@ -1,0 +1,314 @@
+"""Captured traffic through detection, roles, matching and the tree: what the recording proxy would make of it.
+
+The replies are those of the capture, tokenised as if the policy had sampled them. Everything else is the proxy's own
+code. Needs no database.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents.core.codec import Int32s
+from agents.core.roles import DEFAULT_ORDER
+from agents.core.selection import Bounds, CallFacts, find_leaves
+from agents.core.tree import Output, Tree, common_prefix
+from agents.proxy.branches import EDITED, TRUE_BRANCHES, Departure
+from agents.proxy.canonical import BadRequest, Message, ModelRequest
+from agents.proxy.dialects.base import Dialect
+from agents.proxy.matching import RecordedCall
+from agents.proxy.profiles import PROFILES
+from agents.proxy.profiles.base import AUXILIARY
+from agents.proxy.profiles.detect import Detection
+from agents.proxy.record import Prepared, Record
+from agents.proxy.rendering import Rendering
+from agents.traffic import executions
+from agents.traffic.executions import Route, Segments
+from agents.traffic.reading import BadLine, Request, Response, read
+from agents.traffic.replies import reply_message
+
+#: A bound that no call of a capture exceeds.
+_ENDLESS = 1 << 40
+
+Progress = Callable[[Path, int, int], None]
+
+
+@dataclass(slots=True)
+class Row:
+    """What is said of one request."""
+
+    file: str
+    seq: int
+    method: str
+    profile: str
+    confidence: float
+    role: str = AUXILIARY
+    conversation: str = AUXILIARY
+    parent_seq: int | None = None
+    prefix_kept: bool = True
+    branch_reason: str | None = None
+    shared_tokens: int = 0
+    new_tokens: int = 0
+    #: Of a false fork: what it should have kept, and the seq of the request whose turn that is.
+    departure: Departure | None = None
+    departs_from_seq: int | None = None
+
+    def public(self) -> dict[str, Any]:
+        """The fields that are printed, in order."""
+        return {
+            "file": self.file,
+            "seq": self.seq,
+            "method": self.method,
+            "profile": self.profile,
+            "confidence": self.confidence,
+            "role": self.role,
+            "conversation": self.conversation,
+            "parent_seq": self.parent_seq,
+            "prefix_kept": self.prefix_kept,
+            "branch_reason": self.branch_reason,
+            "shared_tokens": self.shared_tokens,
+            "new_tokens": self.new_tokens,
+        }
+
+
+@dataclass(slots=True)
+class Totals:
+    requests: int = 0
+    false_forks: int = 0
+    unique_tokens: int = 0
+    total_tokens: int = 0
+    leaves: int = 0
+    roles: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Totals) -> None:
+        self.requests += other.requests
+        self.false_forks += other.false_forks
+        self.unique_tokens += other.unique_tokens
+        self.total_tokens += other.total_tokens
+        self.leaves += other.leaves
+        self.roles.update(other.roles)
+
+    def public(self) -> dict[str, Any]:
+        return {
+            "requests": self.requests,
+            "false_forks": self.false_forks,
+            "unique_tokens": self.unique_tokens,
+            "total_tokens": self.total_tokens,
+            "leaves": self.leaves,
+            "roles": dict(sorted(self.roles.items())),
+        }
+
+
+@dataclass(slots=True)
+class Replayed:
+    """A capture's rows in the order of its requests; `notes` name what could not be read or understood."""
+
+    rows: list[Row]
+    totals: Totals
+    notes: list[str]
+    detections: dict[str, Detection]
+    num_bad_lines: int
+
+
+@dataclass(slots=True, eq=False)
+class _Open:
+    """A call without its answer."""
+
+    row: Row
+    number: int
+    request: ModelRequest
+    prepared: Prepared
+    dialect: Dialect
+    parent: RecordedCall | None
+
+
+class _Execution:
+    """One execution of a capture."""
+
+    def __init__(self, detection: Detection, profile: str, rendering: Rendering) -> None:
+        self.detection = detection
+        self.record = Record(PROFILES[profile], rendering)
+        self.rendering = rendering
+        self.tree = Tree()
+        self.facts: dict[int, CallFacts] = {}
+        self.rows: dict[int, Row] = {}
+        self._open: dict[int, _Open] = {}
+        #: Calls that no response line answers, by their prompts.
+        self._unanswered: dict[bytes, _Open] = {}
+
+    def call(self, row: Row, request: ModelRequest, headers: dict[str, str], dialect: Dialect, route: Route) -> None:
+        """A model call begins."""
+        prepared = self.record.prepare(request, headers, route.path)
+        while self._adopt(request, prepared):
+            prepared = self.record.prepare(request, headers, route.path)
+        number = len(self.rows)
+        parent, kept = self._parent(prepared)
+        prepared = self.record.begin(number, request, prepared)
+        self.rows[number] = row
+        row.role, row.conversation = prepared.role, prepared.conversation
+        row.parent_seq = None if parent is None else self.rows[parent.number].seq
+        row.prefix_kept = kept
+        reason = "dropped-answer" if prepared.branch_reason == EDITED else prepared.branch_reason
+        row.branch_reason = reason if reason in TRUE_BRANCHES else None
+        row.departure = prepared.departure
+        if prepared.departure is not None:
+            row.departs_from_seq = self.rows[prepared.departure.call.number].seq
+        self._open[row.seq] = _Open(row, number, request, prepared, dialect, parent)
+
+    def answer(self, response: Response) -> None:
+        """The answer to a call that is open."""
+        call = self._open.pop(response.seq, None)
+        if call is None:
+            return
+        if response.has_failed:
+            self._fold(call, np.empty(0, np.int32), answered=False)
+            return
+        self._record(call, reply_message(call.dialect, response.reply or {}))
+
+    def expect_none(self, seq: int) -> None:
+        """No line answers this call: what it said may stand in a later request."""
+        call = self._open.get(seq)
+        if call is not None:
+            self._unanswered[call.prepared.match.prompt_key] = call
+
+    def close(self) -> Totals:
+        """The end of the capture."""
+        for call in list(self._open.values()):
+            self._fold(call, np.empty(0, np.int32), answered=False)
+        for number, role in self.record.conversations.revised.items():
+            if number in self.rows:
+                self.rows[number].role = role
+                if role == AUXILIARY:
+                    self.rows[number].conversation = AUXILIARY
+        for number, facts in self.facts.items():
+            self.facts[number] = CallFacts(self.rows[number].role, facts.acknowledged)
+        leaves, _ = find_leaves(self.tree, self.facts, Bounds(_ENDLESS, _ENDLESS, DEFAULT_ORDER))
+        total = sum(end.length for end in self.tree.ends.values())
+        return Totals(unique_tokens=self.tree.num_tokens, total_tokens=total, leaves=len(leaves))
+
+    def _adopt(self, request: ModelRequest, prepared: Prepared) -> bool:
+        """Whether this request shows what a call said whose answer is not in the capture; it is recorded then."""
+        if not self._unanswered:
+            return False
+        for at, key in enumerate(prepared.match.keys[:-1]):
+            call = self._unanswered.get(key)
+            if call is not None and request.messages[at]["role"] == "assistant":
+                del self._unanswered[key]
+                self._open.pop(call.row.seq, None)
+                self._record(call, request.messages[at])
+                return True
+        return False
+
+    def _record(self, call: _Open, reply: Message) -> None:
+        ids = np.asarray(self.rendering.assistant(reply), np.int32)
+        self._fold(call, ids, answered=True)
+        said = {name: value for name, value in reply.items() if name != "reasoning_content"}
+        self.record.add(call.prepared.recorded(call.number, len(call.request.messages), ids, said))
+
+    def _fold(self, call: _Open, output_ids: Int32s, answered: bool) -> None:
+        """Put a call into the tree and count what it adds."""
+        prepared, n = call.prepared, len(output_ids)
+        parent = prepared.match.parent
+        output = Output(output_ids, np.zeros(n, np.float32), np.zeros(n, np.int32))
+        self.tree.insert_delta(
+            call.number,
+            None if parent is None else parent.number,
+            prepared.prefix_tokens,
+            prepared.new_input_ids,
+            output,
+        )
+        end, node = self.tree.ends[call.number], self.tree.last_node(call.number)
+        call.row.new_tokens = len(node.ids) if node.call == call.number else 0
+        call.row.shared_tokens = end.length - call.row.new_tokens
+        self.facts[call.number] = CallFacts(call.row.role, answered)
+        self._open.pop(call.row.seq, None)
+
+    def _parent(self, prepared: Prepared) -> tuple[RecordedCall | None, bool]:
+        """The call that a request builds on, and whether the request's input begins with all of that call's tokens."""
+        match, history = prepared.match, prepared.place.history()
+        if prepared.role == AUXILIARY:
+            return None, True
+        parent = match.parent
+        if parent is not None and match.after == "prompt" and match.start == len(match.keys) - 1:
+            parent = parent.parent
+        elif parent is None and prepared.branch_reason:
+            turn = match.recognised[-1][1] if match.recognised else None
+            parent = history.summary or history.last or turn
+            if prepared.role.endswith("-summary") or history.is_new:
+                parent = turn or parent
+        if parent is None:
+            return None, True
+        path = parent.path(parent.path_tokens)
+        return parent, common_prefix(path, prepared.input_ids) == len(path)
+
+
+def replay(path: Path, profile: str, rendering: Rendering, progress: Progress | None = None) -> Replayed:
+    """Replay one file. `profile` is a profile's name, or "auto". Raises NotReadable."""
+    name = str(path)
+    lines = [line for line, _ in read(path)]
+    detections = executions.detections(line for line in lines if isinstance(line, Request))
+    answered = _answered(lines)
+    running: dict[str, _Execution] = {}
+    rows: list[Row] = []
+    notes: list[str] = []
+    segments, newest = Segments(), dict[int, _Execution]()
+    num_bad = 0
+    for i, line in enumerate(lines):
+        if progress is not None:
+            progress(path, i, len(lines))
+        if isinstance(line, BadLine):
+            num_bad += 1
+            notes.append(f"{name}:{line.line}: {line.why}; the line is left out")
+        elif isinstance(line, Response):
+            execution = newest.get(line.seq)
+            if execution is None:
+                notes.append(f"{name}:{line.line}: answers request {line.seq}, which is not in the file before it")
+                continue
+            try:
+                execution.answer(line)
+            except BadRequest as error:
+                notes.append(f"{name}:{line.line}: the reply cannot be read: {error}")
+        else:
+            where = executions.route(line)
+            key = segments.of(line, where.base)
+            found = detections[key]
+            used = found.name if profile == "auto" else profile
+            execution = running.get(key)
+            if execution is None:
+                execution = running[key] = _Execution(found, used, rendering)
+            newest[line.seq] = execution
+            row = Row(name, line.seq, line.method, used, found.confidence if profile == "auto" else 1.0)
+            rows.append(row)
+            if where.dialect is None or where.counts:
+                continue
+            try:
+                execution.call(row, executions.parsed(line, where), line.headers, where.dialect, where)
+            except BadRequest as error:
+                notes.append(f"{name}:{line.line}: request {line.seq} would be refused: {error}")
+                continue
+            if i not in answered:
+                execution.expect_none(line.seq)
+    totals = Totals()
+    for execution in running.values():
+        totals.add(execution.close())
+    totals.requests = len(rows)
+    totals.false_forks = sum(row.departure is not None for row in rows)
+    totals.roles = Counter(row.role for row in rows)
+    return Replayed(rows, totals, notes, detections, num_bad)
+
+
+def _answered(lines: list[Any]) -> set[int]:
+    """Indices of the requests that a later line answers."""
+    found: set[int] = set()
+    newest: dict[int, int] = {}
+    for i, line in enumerate(lines):
+        if isinstance(line, Request):
+            newest[line.seq] = i
+        elif isinstance(line, Response) and line.seq in newest:
+            found.add(newest[line.seq])
+    return found
