@@ -31,7 +31,7 @@ from agents.models import (
 )
 
 #: Columns that no page of the admin loads, beside all binary ones (tokens, gradients, bodies, hashes of secrets).
-SECRET_OR_LARGE = frozenset({"engine_key", "manifest", "snapshot"})
+SECRET_OR_LARGE = frozenset({"engine_key", "manifest", "series", "snapshot"})
 
 
 def is_heavy(field: models.Field[Any, Any]) -> bool:

@@ -10,6 +10,7 @@ from agents.actions.errors import Refused
 from agents.admin import ReadOnlyAdmin
 from scheduler.actions.release_override import release_override
 from scheduler.models import Burst, Cell, Decision, Evaluation, Override, RoleChange, WhatIf, WhatIfPoint
+from scheduler.simulations.models import SimulatedDecision, SimulatedRun, Simulation
 
 
 @admin.register(Cell)
@@ -93,4 +94,27 @@ class WhatIfAdmin(ReadOnlyAdmin):
 class WhatIfPointAdmin(ReadOnlyAdmin):
     list_display = ("id", "what_if", "number", "changes")
     list_select_related = ("what_if",)
+    ordering = ("-id",)
+
+
+@admin.register(Simulation)
+class SimulationAdmin(ReadOnlyAdmin):
+    list_display = ("id", "name", "project", "changes", "created_by", "created_at")
+    list_select_related = ("project", "created_by")
+    ordering = ("-id",)
+
+
+@admin.register(SimulatedRun)
+class SimulatedRunAdmin(ReadOnlyAdmin):
+    list_display = ("id", "simulation", "policy_kind", "seed", "training_cells", "hours")
+    list_filter = ("policy_kind",)
+    list_select_related = ("simulation",)
+    ordering = ("-id",)
+
+
+@admin.register(SimulatedDecision)
+class SimulatedDecisionAdmin(ReadOnlyAdmin):
+    list_display = ("run", "number", "kind", "cell_index", "accepted", "reason", "at_s")
+    list_filter = ("kind", "accepted")
+    list_select_related = ("run",)
     ordering = ("-id",)

@@ -5,6 +5,7 @@ from django.db import models
 from django.db.models import Q
 
 from agents.models import Run
+from scheduler.simulations.models import SimulatedDecision, SimulatedRun, Simulation  # noqa: F401
 
 
 class Cell(models.Model):
