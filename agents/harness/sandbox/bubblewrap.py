@@ -18,7 +18,6 @@ from agents.harness.sandbox.base import MARKS, SandboxError
 INFO_FD = 7
 READY_FD = 8
 
-_DEVICES = ("null", "zero", "full", "random", "urandom")
 _SYSTEM_DIRS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
 #: Says that the sandbox stands and then holds it open until its standard input ends.
@@ -43,12 +42,8 @@ def _system() -> tuple[str, ...]:
         path = Path("/", name)
         if path.is_dir():
             args += ["--ro-bind", str(path.resolve()), f"/{name}"]
-    args += ["--proc", "/proc", "--tmpfs", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"]
-    for name in _DEVICES:
-        args += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        args += ["--symlink", f"/proc/self/fd/{number}", f"/dev/{name}"]
-    return (*args, "--symlink", "/proc/self/fd", "/dev/fd")
+    # `--dev` with pseudo terminals of the sandbox's own: some harnesses run every command in one.
+    return (*args, "--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm")
 
 
 def arguments(spec: dict[str, Any], root: str, binds: list[tuple[str, str, bool]]) -> list[str]:
