@@ -4,6 +4,7 @@
     [workload]   names of `scheduler.core.simulate.Workload`
     [published]  what the published descriptions say of this workload, for comparison only
     [fit]        how well the fitted parameters match it, written by the fit script
+    [recorded]   seconds: a list per group of its executions' seconds, replayed instead of drawn
 
 The presets lie beside this file; `manage.py simulate --preset FILE.toml` takes any other.
 """
@@ -89,7 +90,7 @@ def load(name: str) -> Scenario:
 
 def parse(data: Mapping[str, Any], name: str) -> Scenario:
     """A scenario from its tables. Raises BadScenario."""
-    known = {"description", "settings", "workload", "published", "fit"}
+    known = {"description", "settings", "workload", "published", "fit", "recorded"}
     if extra := sorted(set(data) - known):
         raise BadScenario(f"{name}: unknown table {extra[0]!r}; known: {', '.join(sorted(known))}")
     settings, workload = dict(data.get("settings", {})), dict(data.get("workload", {}))
@@ -100,12 +101,24 @@ def parse(data: Mapping[str, Any], name: str) -> Scenario:
         description=data.get("description", ""),
         published=data.get("published", {}),
         fit=data.get("fit", {}),
+        recorded=_recorded(data.get("recorded", {}), name),
     )
     if wrong := sorted(set(settings) - _names(Settings)):
         raise BadScenario(f"{name}: [settings] has no {wrong[0]!r}; known: {', '.join(sorted(_names(Settings)))}")
     if wrong := sorted(set(workload) - Workload.names()):
         raise BadScenario(f"{name}: [workload] has no {wrong[0]!r}; known: {', '.join(sorted(Workload.names()))}")
     return base.changed({**settings, **workload})
+
+
+def _recorded(table: Mapping[str, Any], name: str) -> tuple[tuple[float, ...], ...]:
+    groups = table.get("seconds", [])
+    good = isinstance(groups, list) and all(
+        isinstance(group, list) and group and all(isinstance(s, int | float) and s > 0 for s in group)
+        for group in groups
+    )
+    if not good or set(table) - {"seconds"}:
+        raise BadScenario(f"{name}: [recorded] holds seconds = [[…], […]]: a list of positive seconds per group")
+    return tuple(tuple(float(s) for s in group) for group in groups)
 
 
 def _names(kind: type) -> set[str]:

@@ -134,3 +134,20 @@ def print_legend(console: Console, policies: tuple[str, ...], num_seeds: int) ->
         table.add_row("", "one seed gives no interval: --seeds 3")
     console.print()
     console.print(table)
+
+
+def fit_lines(scenario: Scenario) -> Iterator[str]:
+    """How well a scenario that was fitted to a live run reproduces it."""
+    fit = scenario.fit
+    yield (
+        f"{scenario.name}: fitted to {fit['groups']} groups, {fit['executions']} executions and {fit['steps']} steps "
+        f"under {fit['policy_kind']}"
+    )
+    for name, recorded in fit["recorded"].items():
+        simulated, error = fit.get("simulated", {}).get(name), fit.get("error", {}).get(name)
+        beside = "" if simulated is None else f", simulated {simulated:.4g} ({error:+.1%})"
+        yield f"  {name.replace('_', ' ')}: recorded {recorded:.4g}{beside}"
+    if "stuck" in fit:
+        yield f"  the simulation of it could not go on: {fit['stuck']}"
+    if fit.get("assumed"):
+        yield f"  not measured by the run, so assumed: {', '.join(fit['assumed'])}"

@@ -1,5 +1,6 @@
 """`manage.py simulate --preset NAME`: hours of a cluster under one or more policies, before it is rented."""
 
+import shlex
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from pathlib import Path
@@ -9,13 +10,14 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from scheduler import scenarios
 from scheduler.scenarios import BadScenario, Scenario
-from scheduler.simulations import arguments
+from scheduler.scenarios.files import to_toml
+from scheduler.simulations import arguments, table
 from scheduler.simulations.many import Finished, run_many
 from scheduler.simulations.output import write_plots, write_results
 from scheduler.simulations.progress import Bar
 from scheduler.simulations.report import JsonReport, Report, TextReport
 from scheduler.simulations.study import Study
-from scheduler.simulations.summary import summarise
+from scheduler.simulations.summary import Summary, summarise
 
 EPILOG = """\
 A KEY is a run setting or a parameter of the workload; a wrong one lists them all. docs/simulator.md tells what each
@@ -53,6 +55,13 @@ class Command(BaseCommand):
         parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default 1)")
         parser.add_argument("--gpus-per-cell", type=int, default=0, metavar="N", help="tell GPU-hours, not cell-hours")
         parser.add_argument("--out", type=Path, metavar="DIR", help="write plots (PNG and SVG) and results.jsonl here")
+        parser.add_argument(
+            "--write",
+            type=Path,
+            metavar="FILE.toml",
+            help="write what was set or fitted; then run it",
+        )
+        parser.add_argument("--save", action="store_true", help="keep it in the database; the dashboard shows it")
         parser.add_argument("--json", action="store_true", help="one JSON object per policy and seed, then the sums")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -60,16 +69,23 @@ class Command(BaseCommand):
             scenario, changes = self._scenario(options)
             policies = [name.strip() for name in options["policy"].split(",") if name.strip()]
             sweep = arguments.sweeps(options["sweep"])
-            study = Study.of(scenario, policies, arguments.seeds(options["seeds"]), sweep)
+            seeds = arguments.seeds(options["seeds"])
+            study = Study.of(scenario, policies, seeds, sweep, keep_decisions=options["save"])
         except BadScenario as error:
             raise CommandError(str(error)) from error
         if options["jobs"] < 1:
             raise CommandError("--jobs needs at least 1")
+        if options["write"] is not None:
+            self._write_scenario(scenario, options["write"])
         show = self._report(study, changes, options)
         finished, interrupted = self._run(study, options["jobs"], show)
         show.close()
+        there = {item.job.point for item in finished}
+        summaries = [summarise(study, point, finished) for point in study.points if point.number in there]
         if options["out"] is not None and finished:
-            self._write(study, finished, options)
+            self._write(study, summaries, options)
+        if options["save"]:
+            self._save(summaries, changes, options)
         if interrupted:
             print(f"interrupted after {len(finished)} of {study.num_jobs} runs", file=sys.stderr)
             sys.exit(130)
@@ -78,20 +94,44 @@ class Command(BaseCommand):
 
     def _scenario(self, options: dict[str, Any]) -> tuple[Scenario, dict[str, Any]]:
         changes = arguments.settings(options["set"])
-        scenario = scenarios.load(options["preset"])
+        if options["fit_from"] is None:
+            return scenarios.load(options["preset"]).changed(changes), changes
+        from scheduler.simulations.fit import fit_run  # reads the database
+
+        scenario = fit_run(options["fit_from"])
+        for line in table.fit_lines(scenario):
+            print(line, file=sys.stderr)
         return scenario.changed(changes), changes
+
+    def _write_scenario(self, scenario: Scenario, path: Path) -> None:
+        if path.suffix != ".toml":
+            raise CommandError(f"--write {path}: the name must end in .toml, so that --preset can read it")
+        try:
+            path.write_text(to_toml(scenario))
+        except OSError as error:
+            raise CommandError(f"--write {path}: {error.strerror or error}") from error
+        print(f"wrote {path}: simulate it again with --preset {path}", file=sys.stderr)
 
     def _report(self, study: Study, changes: dict[str, Any], options: dict[str, Any]) -> Report:
         gpus = options["gpus_per_cell"]
         if options["json"]:
-            return JsonReport(study, options["preset"], lambda line: print(line, flush=True), gpus)
+            return JsonReport(study, name_of(options), lambda line: print(line, flush=True), gpus)
         return TextReport(study, changes, gpus)
 
-    def _write(self, study: Study, finished: list[Finished], options: dict[str, Any]) -> None:
-        there = {item.job.point for item in finished}
-        summaries = [summarise(study, point, finished) for point in study.points if point.number in there]
+    def _save(self, summaries: list[Summary], changes: dict[str, Any], options: dict[str, Any]) -> None:
+        """One saved simulation per point."""
+        from scheduler.simulations.saving import save_all  # the only way to the database
+
         try:
-            paths = write_results(summaries, options["preset"], options["out"], options["gpus_per_cell"])
+            saved = save_all(summaries, changes, fitted_from=options["fit_from"], command=command_of(options))
+        except ValueError as error:
+            raise CommandError(str(error)) from error
+        for simulation in saved:
+            print(f"saved: /simulations/{simulation.pk}/ of the dashboard", file=sys.stderr)
+
+    def _write(self, study: Study, summaries: list[Summary], options: dict[str, Any]) -> None:
+        try:
+            paths = write_results(summaries, name_of(options), options["out"], options["gpus_per_cell"])
             paths += write_plots(study, summaries, options["out"])
         except OSError as error:
             raise CommandError(f"--out {options['out']}: {error.strerror or error}") from error
@@ -118,3 +158,19 @@ class Command(BaseCommand):
                     show.point(summarise(study, point, finished))
             return finished, True
         return finished, False
+
+
+def name_of(options: dict[str, Any]) -> str:
+    """What the study is about: the preset, or the run that was fitted."""
+    return str(options["preset"]) if options["fit_from"] is None else f"run-{options['fit_from']}"
+
+
+def command_of(options: dict[str, Any]) -> str:
+    """The shell command that runs the same study again."""
+    source = ["--preset", options["preset"]] if options["fit_from"] is None else ["--fit-from", options["fit_from"]]
+    words = [".venv/bin/python", "manage.py", "simulate", *source]
+    words += ["--policy", options["policy"], "--seeds", options["seeds"]]
+    for name in ("set", "sweep"):
+        for text in options[name]:
+            words += [f"--{name}", text]
+    return shlex.join(map(str, words))
