@@ -48,7 +48,7 @@ def finish_execution(execution_id: int, attempt: int, verdict: Verdict, end: Har
         folded = fold(call.recorded for call in calls)
         result = outcome.judge(verdict, end, sum(call.recorded.acknowledged for call in calls))
         write_assessment(execution, verdict, result)
-        _write_nodes(execution, folded)
+        write_nodes(execution, folded)
         _describe_tree(execution, folded)
         execution.num_false_forks = sum(call.false_fork for call in calls)
         _close(execution, result, end)
@@ -109,7 +109,8 @@ def write_assessment(
     )
 
 
-def _write_nodes(execution: Execution, folded: Folded) -> None:
+def write_nodes(execution: Execution, folded: Folded) -> None:
+    """The folded tree as rows."""
     numbers = {node: number for number, node in enumerate(folded.tree.nodes())}
     Node.objects.bulk_create(
         Node(
