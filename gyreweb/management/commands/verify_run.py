@@ -19,7 +19,7 @@ from trainers import invariants as of_trainers
 
 ALL: tuple[Invariant, ...] = (*of_agents.INVARIANTS, *of_trainers.INVARIANTS, *of_scheduler.INVARIANTS)
 
-#: Laws about events, bursts, batches and weights, which an export does not hold, and about groups, of which it may hold a part.
+#: Laws about events, bursts, batches and weights, which no export holds, and about groups, of which it may hold a part.
 NOT_OF_IMPORTED = frozenset(
     {
         "execution_ends_once", "group_closes_with_its_last_execution", "version_counts_steps",
