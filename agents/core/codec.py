@@ -1,8 +1,14 @@
 """Token arrays as bytes: what one call adds, and what one tree node holds (algorithms.md §2, §3; proxy.md, Recording).
 
-Layout: one byte for the schema, one little-endian uint32 per array for its length, then one zstd frame (level 1) of the
-arrays, 32-bit items byte-shuffled (all first bytes, then all second bytes, …), booleans packed to bits. Nothing here
-is pickled, and a decoder never allocates more than the header announces. No bytes at all stand for empty arrays.
+Layout: one byte for the schema, one little-endian uint32 per array for its length, then the planes of every array: of
+32-bit items all first bytes, all second bytes, …; of booleans their bits. A plane is one byte that says how it is
+kept, and then one repeated byte, the bytes as they are, or a uint32 length and a zstd frame (level 1), whatever is
+shortest. Planes differ much (a log-probability's mantissa is noise, the highest byte of an id is nearly always zero),
+and short records would pay for one code table over all of them. Records of the older layout, one frame over everything,
+are still read: their schema byte lacks the bit `PLANES`.
+
+Nothing here is pickled, and a decoder never allocates more than the header announces. No bytes at all stand for empty
+arrays.
 """
 
 from __future__ import annotations
@@ -23,6 +29,11 @@ Bools = NDArray[np.bool_]
 
 #: Largest array that `unpack` accepts, in items.
 MAX_ITEMS = 1 << 28
+
+#: Set in the schema byte of records whose planes stand one by one.
+PLANES = 0x80
+_REPEATED, _PLAIN, _ZSTD = 0, 1, 2
+_UINT32 = struct.Struct("<I")
 
 _per_thread = threading.local()
 
@@ -120,9 +131,11 @@ def pack(schema: Schema, arrays: Sequence[NDArray[Any]]) -> bytes:
     """Encode 1-D arrays as a record of `schema`; `pack(s, unpack(s, b))` round-trips bit for bit, NaNs included."""
     if len(arrays) != len(schema.dtypes):
         raise ValueError(f"schema {schema.code} has {len(schema.dtypes)} arrays, got {len(arrays)}")
-    header = struct.pack(f"<B{len(arrays)}I", schema.code, *(len(array) for array in arrays))
-    body = b"".join(_to_bytes(array, dtype) for array, dtype in zip(arrays, schema.dtypes, strict=True))
-    return header + _compressor().compress(body)
+    header = struct.pack(f"<B{len(arrays)}I", schema.code | PLANES, *(len(array) for array in arrays))
+    pieces = [header]
+    for array, dtype in zip(arrays, schema.dtypes, strict=True):
+        pieces += [_shut(plane) for plane in _to_planes(array, dtype) if plane]
+    return b"".join(pieces)
 
 
 def unpack(schema: Schema, data: bytes | memoryview) -> list[NDArray[Any]]:
@@ -131,24 +144,73 @@ def unpack(schema: Schema, data: bytes | memoryview) -> list[NDArray[Any]]:
         return [np.empty(0, dtype) for dtype in schema.dtypes]
     head = struct.Struct(f"<B{len(schema.dtypes)}I")
     view = memoryview(data)
-    if len(view) < head.size or view[0] != schema.code:
+    if len(view) < head.size or view[0] & ~PLANES != schema.code:
         raise CorruptTokens(f"not a record of schema {schema.code}")
-    _, *lengths = head.unpack(view[: head.size])
+    code, *lengths = head.unpack(view[: head.size])
     if max(lengths) > MAX_ITEMS:
         raise CorruptTokens(f"an array of {max(lengths)} items is over the limit of {MAX_ITEMS}")
-    sizes = [_size(length, dtype) for length, dtype in zip(lengths, schema.dtypes, strict=True)]
-    total = sum(sizes)
-    try:
-        if zstandard.frame_content_size(view[head.size :]) != total:
-            raise CorruptTokens("the frame does not hold what the header announces")
-        body = _decompressor().decompress(view[head.size :], allow_extra_data=False) if total else b""
-    except zstandard.ZstdError as error:
-        raise CorruptTokens(str(error)) from error
+    rest = view[head.size :]
+    body = _open_planes(rest, schema, lengths) if code & PLANES else _open_frame(rest, schema, lengths)
     arrays, start = [], 0
-    for length, dtype, size in zip(lengths, schema.dtypes, sizes, strict=True):
+    for length, dtype in zip(lengths, schema.dtypes, strict=True):
+        size = _size(length, dtype)
         arrays.append(_from_bytes(body[start : start + size], length, dtype))
         start += size
     return arrays
+
+
+def _open_planes(rest: memoryview, schema: Schema, lengths: Sequence[int]) -> bytes:
+    planes, at = [], 0
+    for length, dtype in zip(lengths, schema.dtypes, strict=True):
+        size = _size(length, dtype) if dtype == "?" else length
+        for _ in range((1 if dtype == "?" else 4) if size else 0):
+            plane, at = _open(rest, at, size)
+            planes.append(plane)
+    if at != len(rest):
+        raise CorruptTokens("the record goes on after its last plane")
+    return b"".join(planes)
+
+
+def _open_frame(rest: memoryview, schema: Schema, lengths: Sequence[int]) -> bytes:
+    total = sum(_size(length, dtype) for length, dtype in zip(lengths, schema.dtypes, strict=True))
+    try:
+        if zstandard.frame_content_size(rest) != total:
+            raise CorruptTokens("the frame does not hold what the header announces")
+        return _decompressor().decompress(rest, allow_extra_data=False) if total else b""
+    except zstandard.ZstdError as error:
+        raise CorruptTokens(str(error)) from error
+
+
+def _shut(plane: bytes) -> bytes:
+    """One plane of at least one byte in its shortest form."""
+    if plane.count(plane[:1]) == len(plane):
+        return bytes((_REPEATED, plane[0]))
+    frame: bytes = _compressor().compress(plane)
+    if len(frame) + _UINT32.size < len(plane):
+        return bytes((_ZSTD,)) + _UINT32.pack(len(frame)) + frame
+    return bytes((_PLAIN,)) + plane
+
+
+def _open(rest: memoryview, at: int, size: int) -> tuple[bytes, int]:
+    """The plane of `size` bytes that begins at `at`, and where the next one begins."""
+    kind, body = (rest[at], at + 1) if at < len(rest) else (-1, at)
+    if kind == _REPEATED and body < len(rest):
+        return bytes(rest[body : body + 1]) * size, body + 1
+    if kind == _PLAIN and len(rest) >= body + size:
+        return bytes(rest[body : body + size]), body + size
+    if kind != _ZSTD or len(rest) < body + _UINT32.size:
+        raise CorruptTokens("a plane is cut off or of an unknown kind")
+    [length] = _UINT32.unpack(rest[body : body + _UINT32.size])
+    end = body + _UINT32.size + length
+    try:
+        plane: bytes = _decompressor().decompress(
+            rest[body + _UINT32.size : end], max_output_size=size, allow_extra_data=False
+        )
+    except zstandard.ZstdError as error:
+        raise CorruptTokens(str(error)) from error
+    if len(plane) != size:
+        raise CorruptTokens(f"a plane has {len(plane)} bytes where the header announces {size}")
+    return plane, end
 
 
 def spread(mask: Bools, values: NDArray[Any], fill: np.float32 | np.int32) -> NDArray[Any]:
@@ -162,11 +224,11 @@ def _size(length: int, dtype: str) -> int:
     return (length + 7) // 8 if dtype == "?" else 4 * length
 
 
-def _to_bytes(array: NDArray[Any], dtype: str) -> bytes:
+def _to_planes(array: NDArray[Any], dtype: str) -> list[bytes]:
     if dtype == "?":
-        return np.packbits(np.asarray(array, np.bool_)).tobytes()
-    items = np.ascontiguousarray(array, f"<{dtype}")
-    return items.view(np.uint8).reshape(-1, 4).T.tobytes()
+        return [np.packbits(np.asarray(array, np.bool_)).tobytes()]
+    items = np.ascontiguousarray(array, f"<{dtype}").view(np.uint8).reshape(-1, 4)
+    return [items[:, byte].tobytes() for byte in range(4)]
 
 
 def _from_bytes(data: bytes, length: int, dtype: str) -> NDArray[Any]:
@@ -180,7 +242,7 @@ def _compressor() -> zstandard.ZstdCompressor:
     """One per thread: a compressor must not be used by two threads at once."""
     found: zstandard.ZstdCompressor | None = getattr(_per_thread, "compressor", None)
     if found is None:
-        found = _per_thread.compressor = zstandard.ZstdCompressor(level=1)
+        found = _per_thread.compressor = zstandard.ZstdCompressor(level=1, write_content_size=False)
     return found
 
 

@@ -172,7 +172,8 @@ class Tree:
             logprobs[start:] = output.logprobs[rest]
             versions[start:] = output.versions[rest]
             samplers[start:] = call
-        node = Node(parent, parent.end, ids[position:].copy(), sampled, logprobs, versions, samplers, call)
+        own = ids[position:].copy() if position else ids  # a view would keep the shared part alive
+        node = Node(parent, parent.end, own, sampled, logprobs, versions, samplers, call)
         parent.children[int(ids[position])] = node
         return node
 

@@ -10,6 +10,7 @@ __all__ = ["BENCHES", "Bench", "Figure", "load", "report"]
 BENCHES: dict[str, str] = {
     "tree": "gyreweb.bench.tree:run",
     "proxy": "gyreweb.bench.proxy:run",
+    "select": "gyreweb.bench.select:run",
 }
 
 

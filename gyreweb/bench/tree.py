@@ -1,64 +1,25 @@
 """Cost of the prefix-sharing tree (algorithms.md §3) on one long execution, made up but of realistic shape.
 
-Baselines: the time numpy takes to compare the bytes of all inputs once, and the bytes that one prompt per call takes in
-the same encoding.
+`fold` inserts whole inputs, so every input id is compared; its baseline is the time numpy takes to compare the same
+bytes once. `storage` is what the nodes take in the database's encoding; its baseline is one prompt per call in the same
+encoding. Times are taken in turn and compared pair by pair, and the median of the ratios counts: a machine that other
+work slows down slows both.
 """
 
+import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from agents.core.codec import CallDelta, Float32s, Int32s, encode_call, encode_node
-from agents.core.draws import selection_seed
-from agents.core.roles import DEFAULT_ORDER, Role
-from agents.core.selection import Bounds, CallFacts, select
-from agents.core.tree import Output, Tree
+from agents.core.codec import CallDelta, Int32s, encode_call, encode_node
+from agents.core.tree import Tree, common_prefix
 from gyreweb.bench.figures import Figure
+from gyreweb.bench.synthetic import VOCABULARY, BenchCall, execution
 
-NUM_CALLS = 300
-OUTPUT_TOKENS = 400
-NEW_INPUT_TOKENS = 1_860
-CALLS_PER_CONVERSATION = 66
-VOCABULARY = 150_000
-REPEATS = 5
-
-
-@dataclass(frozen=True)
-class BenchCall:
-    """A call by its whole input, and by what it adds to its parent."""
-
-    number: int
-    parent: int | None
-    prefix: int
-    input_ids: Int32s
-    output: Output
-
-
-def execution(seed: int = 1) -> Iterator[BenchCall]:
-    """Conversations of up to 66 calls one after the other, as compactions leave them. Ids follow Zipf's law."""
-    rng = np.random.default_rng(seed)
-
-    def words(count: int) -> Int32s:
-        return (rng.zipf(1.2, count) % VOCABULARY).astype(np.int32)
-
-    def logprobs(count: int) -> Float32s:
-        return -rng.exponential(0.4, count).astype(np.float32)
-
-    head, history = words(2_000), np.empty(0, np.int32)
-    for number in range(NUM_CALLS):
-        opens = number % CALLS_PER_CONVERSATION == 0
-        base = head if opens else history
-        input_ids = np.concatenate([base, words(NEW_INPUT_TOKENS)])
-        output = Output(
-            words(OUTPUT_TOKENS),
-            logprobs(OUTPUT_TOKENS),
-            np.full(OUTPUT_TOKENS, number // 100, np.int32),
-        )
-        yield BenchCall(number, None if opens else number - 1, 0 if opens else len(base), input_ids, output)
-        history = np.concatenate([input_ids, output.ids])
+REPEATS = 15
+NUM_CORRUPTED = 40
 
 
 def run() -> Mapping[str, Figure]:
@@ -66,31 +27,50 @@ def run() -> Mapping[str, Figure]:
     calls = list(execution())
     copies = [call.input_ids.copy() for call in calls]
     num_input = sum(len(call.input_ids) for call in calls)
-    print(f"{NUM_CALLS} calls, {num_input:,} input tokens", file=sys.stderr)
-    compare_s, whole_s, delta_s = [], [], []
-    for _ in range(REPEATS):
-        compare_s.append(_seconds(lambda: _compare(calls, copies)))
-        whole_s.append(_seconds(lambda: _fold_whole(calls)))
-        delta_s.append(_seconds(lambda: _fold_deltas(calls)))
-    tree = _fold_deltas(calls)
+    print(f"{len(calls)} calls, {num_input:,} input tokens", file=sys.stderr)
+    compare, whole, deltas = interleaved(
+        REPEATS, lambda: _compare(calls, copies), lambda: fold_whole(calls), lambda: fold_deltas(calls)
+    )
+    tree = fold_whole(calls)
+    _check_paths(tree, calls)
+    num_forks = _check_corruption(calls)
     print(f"{tree.num_tokens:,} unique tokens; encoding one prompt per call to compare", file=sys.stderr)
     node_bytes = sum(len(encode_node(node.tokens())) for node in tree.nodes())
+    delta_bytes = sum(
+        len(encode_call(CallDelta(call.input_ids[call.prefix :], call.output.ids, call.output.logprobs)))
+        for call in calls
+    )
     prompt_bytes = sum(
         len(encode_call(CallDelta(call.input_ids, call.output.ids, call.output.logprobs))) for call in calls
     )
-    facts = {call.number: CallFacts(Role.MAIN) for call in calls}
-    bounds = Bounds(j_max=5, context_tokens=262_144, order=DEFAULT_ORDER)
-    select_s = _seconds(lambda: select(tree, facts, bounds, selection_seed(1, 0, 0, 1)))
-    baseline = min(compare_s)
     return {
-        "fold_whole_inputs": Figure.against(min(whole_s), baseline, "s"),
-        "fold_deltas": Figure.against(min(delta_s), baseline, "s"),
-        "node_bytes": Figure.against(node_bytes, prompt_bytes, "bytes"),
-        "select": Figure(select_s, "s"),
-        "num_calls": Figure(NUM_CALLS, "calls"),
+        "fold": paired(whole, compare, "s"),
+        "fold_deltas": paired(deltas, compare, "s"),
+        "storage": Figure.against(node_bytes, prompt_bytes, "bytes"),
+        "storage_times_less": Figure(prompt_bytes / node_bytes, "times"),
+        "recorded_calls": Figure.against(delta_bytes, prompt_bytes, "bytes"),
+        "corrupted_tokens_that_forked": Figure.against(num_forks, NUM_CORRUPTED, "forks"),
+        "num_calls": Figure(len(calls), "calls"),
         "input_tokens": Figure(num_input, "tokens"),
         "unique_tokens": Figure(tree.num_tokens, "tokens"),
     }
+
+
+def interleaved(repeats: int, *works: Callable[[], object]) -> list[list[float]]:
+    """Seconds of each work, `repeats` times in turn after one round that does not count."""
+    times: list[list[float]] = [[] for _ in works]
+    for round_ in range(repeats + 1):
+        for work, taken in zip(works, times, strict=True):
+            seconds = _seconds(work)
+            if round_:
+                taken.append(seconds)
+    return times
+
+
+def paired(values: Sequence[float], baselines: Sequence[float], unit: str) -> Figure:
+    """Medians, and the median of the ratios of what was measured in the same round."""
+    ratios = [value / baseline for value, baseline in zip(values, baselines, strict=True)]
+    return Figure(statistics.median(values), unit, statistics.median(baselines), statistics.median(ratios))
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -105,15 +85,46 @@ def _compare(calls: list[BenchCall], copies: list[Int32s]) -> None:
             raise AssertionError("a copy differs from its original")
 
 
-def _fold_whole(calls: list[BenchCall]) -> Tree:
+def fold_whole(calls: list[BenchCall]) -> Tree:
     tree = Tree()
     for call in calls:
         tree.insert(call.number, call.input_ids, call.output, call.parent)
     return tree
 
 
-def _fold_deltas(calls: list[BenchCall]) -> Tree:
+def fold_deltas(calls: list[BenchCall]) -> Tree:
     tree = Tree()
     for call in calls:
         tree.insert_delta(call.number, call.parent, call.prefix, call.input_ids[call.prefix :], call.output)
     return tree
+
+
+def _check_paths(tree: Tree, calls: list[BenchCall]) -> None:
+    """Every call's path is its input and its output, token for token."""
+    for call in calls[:: max(1, len(calls) // 50)]:
+        path = tree.path_tokens(call.number).ids
+        if not np.array_equal(path, np.concatenate([call.input_ids, call.output.ids])):
+            raise AssertionError(f"the path of call {call.number} is not what was inserted")
+
+
+def _check_corruption(calls: list[BenchCall]) -> int:
+    """How many of the calls that come back with one wrong token fork exactly there."""
+    rng = np.random.default_rng(7)
+    num_forks = 0
+    for _ in range(NUM_CORRUPTED):
+        call = calls[int(rng.integers(1, len(calls)))]
+        at = int(rng.integers(0, len(call.input_ids)))
+        corrupted = call.input_ids.copy()
+        corrupted[at] = (corrupted[at] + 1 + int(rng.integers(0, VOCABULARY - 1))) % VOCABULARY
+        earlier = calls[: call.number + 1] if call.number < 20 else calls[call.number - 1 : call.number + 1]
+        tree = Tree()
+        for other in earlier:
+            tree.insert(other.number, other.input_ids, other.output)
+        before = tree.num_tokens
+        tree.insert(10_000, corrupted, call.output)
+        added = tree.num_tokens - before
+        path = tree.path_tokens(10_000).ids
+        is_kept = np.array_equal(path[: len(corrupted)], corrupted)
+        shares = max(common_prefix(corrupted, other.input_ids) for other in earlier)
+        num_forks += is_kept and shares == at and added == len(corrupted) - at + len(call.output.ids)
+    return num_forks

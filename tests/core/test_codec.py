@@ -8,6 +8,12 @@ from hypothesis.extra import numpy as arrays
 
 from agents.core import codec
 
+#: Written by the layout that had one frame over all arrays.
+OLD_CALL = "0103000000020000000200000028b52ffd201cc5000090072c70000111000001000000050600a0bfbf01001ba803"
+OLD_NODE = (
+    "02030000000300000001000000010000000100000028b52ffd2019c90000072c0500010000000000000020000000bf0400000002000000"
+)
+
 ids = arrays.arrays(np.int32, st.integers(0, 60))
 floats = st.floats(width=32, allow_nan=True)
 
@@ -77,11 +83,28 @@ def test_a_cut_or_changed_schema_is_corrupt_not_a_crash(
         codec.decode_node(whole)
 
 
-def test_a_header_that_announces_more_than_the_frame_holds_is_corrupt() -> None:
+@pytest.mark.parametrize("length", [200, 2, 4])
+def test_a_header_that_announces_more_or_less_than_the_planes_hold_is_corrupt(length: int) -> None:
     whole = bytearray(codec.encode_call(delta(np.array([1, 2, 3], np.int32), [])))
-    whole[1] = 200
-    with pytest.raises(codec.CorruptTokens, match="announces"):
+    whole[1] = length
+    with pytest.raises(codec.CorruptTokens):
         codec.decode_call(bytes(whole))
+
+
+def test_a_plane_that_unpacks_to_more_than_announced_is_corrupt() -> None:
+    whole = bytearray(codec.encode_call(delta(np.arange(4000, dtype=np.int32), [])))
+    whole[1:3] = (3000).to_bytes(2, "little")
+    with pytest.raises(codec.CorruptTokens):
+        codec.decode_call(bytes(whole))
+
+
+def test_records_of_the_older_layout_are_still_read() -> None:
+    call = codec.decode_call(bytes.fromhex(OLD_CALL))
+    assert call.new_input_ids.tolist() == [7, 300, 70000]
+    assert (call.output_ids.tolist(), call.output_logprobs.tolist()) == ([5, 6], [-0.5, -1.25])
+    node = codec.decode_node(bytes.fromhex(OLD_NODE))
+    assert (node.ids.tolist(), node.sampled.tolist()) == ([7, 300, 5], [False, False, True])
+    assert (node.logprobs.tolist(), node.versions.tolist()) == ([0, 0, -0.5], [-1, -1, 4])
 
 
 def test_a_million_tokens_of_text_take_less_than_half_of_their_raw_bytes() -> None:
@@ -91,3 +114,17 @@ def test_a_million_tokens_of_text_take_less_than_half_of_their_raw_bytes() -> No
     n = len(token_ids)
     node = codec.NodeTokens(token_ids, np.ones(n, np.bool_), logprobs, np.zeros(n, np.int32), np.full(n, 3, np.int32))
     assert len(codec.encode_node(node)) < 0.7 * 8 * n
+
+
+def test_versions_and_samplers_that_do_not_change_take_next_to_nothing() -> None:
+    n = 2000
+    rng = np.random.default_rng(0)
+    call = codec.CallDelta(
+        np.empty(0, np.int32),
+        rng.integers(0, 150_000, n, dtype=np.int32),
+        -rng.exponential(0.5, n).astype(np.float32),
+    )
+    node = codec.NodeTokens(
+        call.output_ids, np.ones(n, np.bool_), call.output_logprobs, np.full(n, 7, np.int32), np.full(n, 3, np.int32)
+    )
+    assert len(codec.encode_node(node)) - len(codec.encode_call(call)) < 40
