@@ -152,7 +152,11 @@ def _tool(tool: Any) -> dict[str, Any]:
     function = tool.get("function") if isinstance(tool, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise BadRequest("each of tools must be {'type': 'function', 'function': {'name': …}}")
-    return {"type": "function", "function": function}
+    known: dict[str, Any] = {"name": function["name"]}
+    if function.get("description"):
+        known["description"] = function["description"]
+    known["parameters"] = function.get("parameters") or {"type": "object", "properties": {}}
+    return {"type": "function", "function": known}
 
 
 def _tool_use(call: ToolUse) -> dict[str, Any]:

@@ -1,0 +1,117 @@
+"""The official clients, synchronous and asynchronous, before the scripted engine."""
+
+import functools
+import json
+
+import pytest
+
+from tests.proxy.backstage import Backstage, full_input, policy, sampled, tool_text
+from tests.proxy.dialects.cases import CASES, Scene
+from tests.proxy.dialects.speakers import PARAMETERS, SPEAKERS, SYSTEM, Speaker
+
+LONG = "read the file and write the word"
+
+
+@pytest.fixture(params=SPEAKERS, ids=repr)
+def speaker(request: pytest.FixtureRequest) -> Speaker:
+    return request.param
+
+
+def test_every_dialect_keeps_its_clients_contract(stage: Backstage, speaker: Speaker, subtests) -> None:
+    run, cramped = stage.run(), stage.run(policy_context_tokens=16)
+    stage.engine(run, LONG).scripted.token_interval_s = 0.01
+    scene = Scene(
+        begin=functools.partial(stage.execution, run),
+        calls=stage.calls,
+        begin_cramped=functools.partial(stage.execution, cramped),
+        reply_tokens=len(sampled(LONG)),
+    )
+    for case in CASES:
+        with subtests.test(case.__name__):
+            case(scene, speaker)
+
+
+def test_parallel_tools_come_whole_and_their_results_extend_the_record(stage: Backstage, speaker: Speaker) -> None:
+    run = stage.run()
+    said = "read\n" + tool_text("bash", command="ls") + "\n" + tool_text("bash", command="cat a.txt")
+    engine = stage.engine(run, said, said, "done")
+    for ask in (speaker.ask, speaker.stream):
+        engine.say(said, "done")
+        execution, base = stage.execution(run)
+        history = [speaker.user("go")]
+        first = ask(base, history)
+        assert [(name, arguments) for _, name, arguments in first.uses] == [
+            ("bash", {"command": "ls"}),
+            ("bash", {"command": "cat a.txt"}),
+        ]
+        assert (first.text, first.stop) == ("read", "tools")
+        second = ask(base, [*history, *first.echo, *speaker.results(first, ["a.txt", "apple"])])
+        assert (second.text, second.stop) == ("done", "stop")
+        one, two = stage.calls(execution)
+        assert two.prefix_tokens == one.input_tokens + one.output_tokens
+        assert full_input(two) == engine.requests[-1]["input_ids"]
+        assert [m["content"] for m in two.messages] == ["a.txt", "apple"]
+
+
+def test_the_same_conversation_is_the_same_prompt_in_every_dialect(stage: Backstage, speaker: Speaker) -> None:
+    run = stage.run()
+    engine = stage.engine(run, "done")
+    _, base = stage.execution(run)
+    speaker.ask(base, [speaker.user("go")])
+    function = {"name": "bash", "description": "Run a command.", "parameters": PARAMETERS}
+    messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "go"}]
+    assert engine.requests[0]["input_ids"] == policy().prompt(messages, [{"type": "function", "function": function}])
+
+
+def test_a_malformed_tool_call_comes_as_text_and_is_counted(stage: Backstage, speaker: Speaker) -> None:
+    run = stage.run()
+    stage.engine(run, '<tool_call>\n{"name": "bash", "arguments": \n</tool_call>')
+    execution, base = stage.execution(run)
+    for ask in (speaker.ask, speaker.stream):
+        said = ask(base, [speaker.user("go")])
+        assert (said.uses, said.stop) == ([], "stop")
+        assert said.text.startswith("<tool_call>")
+        assert said.text.endswith("</tool_call>")
+    assert [call.malformed for call in stage.calls(execution)] == [True, True]
+
+
+def test_text_after_a_tool_call_keeps_its_place_and_is_recognised(stage: Backstage, speaker: Speaker) -> None:
+    run = stage.run()
+    stage.engine(run, "read\n" + tool_text("bash", command="ls") + "\nthe file", "done")
+    execution, base = stage.execution(run)
+    history = [speaker.user("go")]
+    first = speaker.stream(base, history)
+    assert first.text.split() == ["read", "the", "file"]
+    speaker.ask(base, [*history, *first.echo, *speaker.results(first, ["apple"])])
+    one, two = stage.calls(execution)
+    assert two.prefix_tokens == one.input_tokens + one.output_tokens
+
+
+def test_thoughts_are_told_apart_and_may_come_back(stage: Backstage, speaker: Speaker) -> None:
+    run = stage.run()
+    stage.engine(run, "<think>\nread the file\n</think>\n\ndone", "read")
+    execution, base = stage.execution(run)
+    if policy().think_start_id < 0:
+        pytest.skip("the bundled vocabulary has no think tokens")
+    first = speaker.ask(base, [speaker.user("go")])
+    assert (first.reasoning, first.text) == ("read the file", "done")
+    speaker.ask(base, [speaker.user("go"), *first.echo, speaker.user("on")])
+    one, two = stage.calls(execution)
+    assert two.prefix_tokens == one.input_tokens + one.output_tokens
+
+
+def test_a_tool_call_that_the_client_wrote_itself_is_context(stage: Backstage, speaker: Speaker) -> None:
+    run = stage.run()
+    said = tool_text("bash", command="write")
+    stage.engine(run, said, "done")
+    execution, base = stage.execution(run)
+    history = [speaker.user("go")]
+    first = speaker.ask(base, history)
+    written = json.loads(json.dumps(first.echo).replace(first.uses[0][0], "call_of_another"))
+    first.uses[0] = ("call_of_another", *first.uses[0][1:])
+    edited = json.loads(json.dumps(written).replace("write", "cat"))
+    speaker.ask(base, [*history, *edited, *speaker.results(first, ["apple"])])
+    one, two = stage.calls(execution)
+    assert two.parent_number == one.number
+    assert two.prefix_tokens <= one.input_tokens
+    assert "cat" in policy().tokenizer.decode(full_input(two))
