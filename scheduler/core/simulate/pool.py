@@ -112,7 +112,8 @@ class Pool:
             timeouts.popleft()
         finish_s = self.now_s + self.stalled_s + (ends[0][0] - self.progress) / self._rate
         timeout_s = self.now_s + timeouts[0][0] - self.served_s
-        return finish_s if finish_s < timeout_s else timeout_s
+        end_s = finish_s if finish_s < timeout_s else timeout_s
+        return end_s if end_s > self.now_s else self.now_s  # rounding must not turn the clock back
 
     def end(self) -> tuple[Execution, bool]:
         """Take out the execution whose end `next_end_s` gave, the pool being there; True: it timed out."""
