@@ -2,7 +2,8 @@
 
 Every reason is read off the request and the record:
 
-* *compaction*: it compacts its conversation, or follows such a call and holds none of the turns before it.
+* *compaction*: it compacts its conversation, or follows such a call and holds none of the turns before it; or it is
+  the second to do so and the harness has written the opening around the summary once more.
 * *kept-round*: earlier turns are gone or were glued, and later ones stand in another context than that of their
   sampling.
 * *fork*: it begins a conversation with turns of another one.
@@ -40,6 +41,8 @@ class History:
     last: RecordedCall | None = None
     #: A call that compacted it and that no call has followed yet.
     summary: RecordedCall | None = None
+    #: The call that compacted it, where `last` was the first to follow.
+    followed: RecordedCall | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,8 @@ def _reason(match: Match, messages: list[Message], role: str, history: History) 
     gone = frozenset(call for call in before if call not in held)
     if history.summary is not None and _carries(messages, history.summary):
         return "kept-round" if held else "compaction", none
+    if not gone and history.followed is not None and _carries(messages, history.followed):
+        return "compaction", none
     if not gone:
         return "resume" if _is_resumed(match, messages, last) else "", none
     if history.summary is not None:

@@ -70,6 +70,8 @@ class Conversation:
     #: The newest recorded calls: of the conversation itself, and one that compacted it and that none has followed yet.
     last: RecordedCall | None = None
     summary: RecordedCall | None = None
+    #: The call that compacted it, as long as only one other has followed.
+    followed: RecordedCall | None = None
 
     def first_lines(self) -> set[str]:
         """Texts and lines of its tasks, as jobs are kept."""
@@ -122,7 +124,7 @@ class Place:
         if talk is None:
             return History(True)
         is_revised = talk.last is not None and self.revisions.get(talk.last.number, "").endswith(SUMMARY_SUFFIX)
-        return History(False, talk.last, talk.last if is_revised else talk.summary)
+        return History(False, talk.last, talk.last if is_revised else talk.summary, talk.followed)
 
 
 class _Asked:
@@ -311,7 +313,7 @@ class Conversations:
         if call.role.endswith(SUMMARY_SUFFIX):
             talk.summary = call
         elif talk.last is None or call.number > talk.last.number:
-            talk.last, talk.summary = call, None
+            talk.last, talk.summary, talk.followed = call, None, talk.summary
         self._hear(call.reply, talk)
 
     def _open(self, request: ModelRequest, place: Place, name: str = "") -> Conversation:

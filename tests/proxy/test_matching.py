@@ -114,3 +114,18 @@ def test_keeping_a_turn_behind_a_summary_is_no_false_fork() -> None:
     found = index.match(kept, TOOLS)
     history, ids = History(False, index.calls[0], summary), np.asarray([7, 8, 9], np.int32)
     assert branches.branch(found, kept, "main", "main", history, ids, 0, 0) == ("kept-round", None)
+
+
+def test_an_opening_that_is_written_again_after_a_compaction_is_no_false_fork() -> None:
+    index = CallIndex()
+    summary = _call(0, [{"role": "user", "content": "sum up"}], canonical.assistant("so far: s"), role="main-summary")
+    first = _call(1, [{"role": "user", "content": "so far: s"}], canonical.assistant("a"))
+    index.add(summary)
+    index.add(first)
+    again = [{"role": "user", "content": "Rules.\nso far: s"}, first.reply, {"role": "user", "content": "on"}]
+    ids = np.asarray([7, 8, 9], np.int32)
+    found = index.match(again, TOOLS)
+    followed = History(False, first, None, summary)
+    assert branches.branch(found, again, "main", "main", followed, ids, 0, 0) == ("compaction", None)
+    why, left = branches.branch(found, again, "main", "main", History(False, first), ids, 0, 0)
+    assert (why, left is not None) == ("unexplained", True)
