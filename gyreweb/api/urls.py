@@ -6,7 +6,7 @@ from drf_spectacular.views import SpectacularAPIView
 from gyreweb.api import schema as _schema  # noqa: F401  (registers how tokens are described)
 from gyreweb.api.docs import api_docs
 from gyreweb.api.problems import no_such_address
-from gyreweb.api.views import executions, runs, scheduling
+from gyreweb.api.views import executions, runs, scheduling, simulations
 
 v1 = [
     path("schema", SpectacularAPIView.as_view(), name="schema"),
@@ -25,6 +25,9 @@ v1 = [
     path("executions/<int:execution_id>", executions.ExecutionItem.as_view()),
     path("executions/<int:execution_id>/tree", executions.ExecutionTree.as_view()),
     path("executions/<int:execution_id>/cancel", executions.CancelExecution.as_view()),
+    path("simulations", simulations.Simulations.as_view()),
+    path("simulations/<int:simulation_id>", simulations.SimulationItem.as_view()),
+    path("simulations/<int:simulation_id>/decisions", simulations.SimulatedDecisions.as_view()),
     path("cells", scheduling.Cells.as_view()),
     re_path(r"^cells/(?P<name>[0-9]{1,9}-[0-9]{1,6})$", scheduling.CellItem.as_view()),
 ]

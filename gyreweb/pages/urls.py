@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from gyreweb.pages.views import execution, executions, launch, run, runs, sign_in, tabs
+from gyreweb.pages.views import execution, executions, launch, run, runs, sign_in, simulations, tabs
 
 urlpatterns = [
     path("login/", sign_in.SignIn.as_view(), name="login"),
@@ -26,4 +26,12 @@ urlpatterns = [
     path("executions/<int:execution_id>/", execution.execution, name="execution"),
     path("executions/<int:execution_id>/outline/", execution.outline_rows, name="execution_outline"),
     path("executions/<int:execution_id>/cancel/", execution.cancel, name="cancel_execution"),
+    path("simulations/", simulations.simulations, name="simulations"),
+    path("simulations/<int:simulation_id>/", simulations.simulation, name="simulation"),
+    path("simulations/<int:simulation_id>/decisions/", simulations.decisions, name="simulated_decisions"),
+    path(
+        "simulations/<int:simulation_id>/runs/<int:run_id>/decisions/<int:number>.json",
+        simulations.decision_inputs,
+        name="simulated_inputs",
+    ),
 ]

@@ -8,6 +8,7 @@ from typing import Any
 
 from agents.models import Run
 from scheduler.models import Cell, Decision
+from scheduler.simulations.models import SimulatedDecision
 
 PAGE_SIZE = 100
 #: A headline longer than this is no headline.
@@ -18,10 +19,13 @@ ROUTINE = ("launch", "admit_group", "launch_evaluation")
 
 @dataclass(frozen=True)
 class Sentence:
-    """A decision ready to be read. `tone` picks glyph and colour: rollout, training, stays, run, alarm."""
+    """A decision ready to be read. `tone` picks glyph and colour: rollout, training, stays, run, alarm.
+
+    `at` is the time of a live decision, and seconds since dispatch of a simulated one.
+    """
 
     number: int
-    at: datetime
+    at: datetime | float
     tone: str
     tag: str
     head: str
@@ -81,7 +85,7 @@ def sentences(decisions: list[Decision], cells: list[Cell]) -> list[Sentence]:
     return [sentence(decision, names) for decision in decisions]
 
 
-def sentence(decision: Decision, names: dict[int, str]) -> Sentence:
+def sentence(decision: Decision | SimulatedDecision, names: dict[int, str]) -> Sentence:
     """A reason reads "cell 1 stays in rollout: 1 x 64 < W 70": headline, then numbers. A short one is all headline."""
     tone, tag = _tone(decision)
     text = _typeset(decision.reason)
@@ -92,7 +96,8 @@ def sentence(decision: Decision, names: dict[int, str]) -> Sentence:
         head, why = decision.kind.replace("_", " "), text
         if decision.cell_index is not None:
             head = f"{head}, {names.get(decision.cell_index, f'cell {decision.cell_index}')}"
-    return Sentence(decision.number, decision.created_at, tone, tag, head, why, decision.accepted, decision.params)
+    at = decision.at_s if isinstance(decision, SimulatedDecision) else decision.created_at
+    return Sentence(decision.number, at, tone, tag, head, why, decision.accepted, decision.params)
 
 
 def _typeset(reason: str) -> str:
@@ -102,7 +107,7 @@ def _typeset(reason: str) -> str:
     return reason
 
 
-def _tone(decision: Decision) -> tuple[str, str]:
+def _tone(decision: Decision | SimulatedDecision) -> tuple[str, str]:
     """(tone, tag): the role that it leads to, what it touches, or that nothing changed."""
     if not decision.accepted:
         return ("stays", "stays") if decision.kind in _MOVES else ("stays", "not yet")

@@ -41,6 +41,12 @@ export function clock(seconds, withSeconds = true) {
   return `${two(at.getHours())}:${two(at.getMinutes())}` + (withSeconds ? `:${two(at.getSeconds())}` : "");
 }
 
+/** Hours since a start: 12 h, 1.5 h; exact to two digits. */
+export function hours(seconds, exact = false) {
+  const value = seconds / 3600;
+  return exact ? `${value.toFixed(2)} h` : `${+value.toFixed(2)} h`;
+}
+
 export function duration(seconds) {
   if (seconds >= 5400) return `${(seconds / 3600).toFixed(2)} h`;
   if (seconds >= 60) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;

@@ -1,6 +1,6 @@
 /** The run page's picture: water under the staircase of room, a lane per cell below, one cursor through all of it. */
 
-import { clock, duration, html, json, onWidth, svg, thousands } from "./dom.js";
+import { clock, duration, hours, html, json, onWidth, svg, thousands } from "./dom.js";
 import { lastBefore, merge, roleAt, rolloutSteps } from "./water-data.js";
 
 const TOP = 16;
@@ -90,12 +90,17 @@ class Picture {
     }
     const want = at.span / (at.narrow ? 3.5 : 7);
     const step = TICKS.find((tick) => tick >= want) ?? 86400 * Math.ceil(want / 86400);
-    const zone = new Date(this.data.since * 1000).getTimezoneOffset() * 60;
+    const zone = this.data.relative ? 0 : new Date(this.data.since * 1000).getTimezoneOffset() * 60;
     for (let t = Math.ceil((this.data.since - zone) / step) * step + zone; t <= this.data.since + at.span; t += step) {
       const text = at.x(t) > at.width - 24 ? { "text-anchor": "end" } : { "text-anchor": "middle" };
       root.append(svg("line", { class: "w-grid", x1: at.x(t), x2: at.x(t), y1: TOP, y2: at.height - AXIS + 4 }));
-      root.append(svg("text", { x: at.x(t), y: at.height - 4, ...text }, clock(t, step < 60)));
+      root.append(svg("text", { x: at.x(t), y: at.height - 4, ...text }, this.label(t, step < 60)));
     }
+  }
+
+  /** The time of day, or hours since the start of a simulated run. */
+  label(seconds, exact) {
+    return this.data.relative ? hours(seconds, exact) : clock(seconds, exact);
   }
 
   drawWater(root, at) {
@@ -202,7 +207,7 @@ class Picture {
     const cells = lastBefore(this.steps, seconds)?.[1] ?? 0;
     const roles = Object.entries(Object.groupBy(data.lanes, (lane) => roleAt(lane, seconds) || "away"));
     const rows = [
-      html("div", "row", html("b", "num", clock(seconds)), html("span", "q num", `W ${thousands(level)} of ${thousands(cells * data.room_per_cell)}`)),
+      html("div", "row", html("b", "num", this.label(seconds, true)), html("span", "q num", `W ${thousands(level)} of ${thousands(cells * data.room_per_cell)}`)),
       html("div", "q", roles.map(([role, list]) => `${list.length} ${role}`).join(" · ")),
     ];
     const near = this.nearest(seconds, (14 * at.span) / (at.width - at.left - at.right));
