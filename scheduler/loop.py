@@ -26,6 +26,7 @@ from scheduler.core.recorder import Recorder
 from scheduler.enact import enact
 from scheduler.lifecycle import Lifecycle, active_run, mark_silent
 from scheduler.observe import Measures, Observation, measure, observe
+from scheduler.whatif import work
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,9 @@ class Loop:
             self.watching_since_s = self.clock()
         if self._due("retention", RETENTION_EVERY_S):
             wakes.wake(wakes.ENFORCE_RETENTION)
+        if self._due("what-ifs", REWAKE_EVERY_S):
+            for what_if_id in work.waiting(REWAKE_EVERY_S):
+                wakes.wake(wakes.RUN_WHAT_IF, what_if_id)
         run = active_run()
         if run is None:
             return

@@ -62,6 +62,7 @@ class Recording:
     verification_s: float | None  # mean time from the harness's end to the verdict
     drawn: tuple[int, ...]  # trajectories per trained execution
     measures: Measures
+    event_seq: int = 0
 
     def working_s(self, until_s: float) -> float:
         """Seconds up to then in which the run was not paused."""
@@ -73,7 +74,8 @@ WITH run AS (SELECT * FROM agents_run WHERE id = %(run)s),
 start AS (SELECT coalesce(started_at, created_at) AS at, coalesce(finished_at, now()) AS until FROM run),
 training AS (SELECT * FROM agents_group WHERE run_id = %(run)s AND kind = 'training')
 SELECT json_build_object(
-    'run', (SELECT json_build_object('config', config, 'policy_kind', policy_kind, 'version', version) FROM run),
+    'run', (SELECT json_build_object('config', config, 'policy_kind', policy_kind, 'version', version,
+        'event_seq', event_seq) FROM run),
     'now', (SELECT extract(epoch FROM until - at) FROM start),
     'executions', (SELECT json_agg(json_build_object(
         'group', g.number,
@@ -133,6 +135,7 @@ def read(run_id: int) -> Recording | None:
         verification_s=rows["verification"],
         drawn=tuple(rows["drawn"] or ()),
         measures=measure(run_id),
+        event_seq=rows["run"]["event_seq"],
     )
 
 

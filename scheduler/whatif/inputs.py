@@ -1,0 +1,71 @@
+"""What the answer to a what-if rests on, as values: the run's fit, and the picture of where it stands."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass, field
+
+from scheduler.core.jsonform import from_json, to_json
+from scheduler.core.settings import Settings
+from scheduler.core.simulate import Workload
+from scheduler.core.simulate.resume import Counted
+from scheduler.core.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """An execution under way. `seconds`: what it took, or how long it has run so far, held time excluded."""
+
+    state: str  # as in scheduler.core.simulate.resume
+    seconds: float = 0.0
+    verdict_in_s: float = 0.0
+    votes: bool = True
+    works: bool = True
+    launch_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LiveGroup:
+    number: int
+    burst: int
+    state: str
+    executions: tuple[One, ...]
+    started_s: float = -1.0
+    settled_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Seconds that something on a cell still takes."""
+
+    cell: int
+    left_s: float
+    whole_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """`recorded`: seconds per execution of each complete group. Without a `snapshot` the run can only be asked whole.
+
+    Times are seconds since the run's start; groups are known by their number.
+    """
+
+    policy_kind: str
+    settings: Settings
+    workload: Workload
+    recorded: tuple[tuple[float, ...], ...]
+    snapshot: Snapshot | None = None
+    groups: tuple[LiveGroup, ...] = ()
+    num_groups: int = 0
+    counted: Counted = field(default_factory=Counted)
+    switches: tuple[Left, ...] = ()
+    micro_steps: tuple[Left, ...] = ()
+    evaluation_left_s: tuple[float, ...] = ()
+
+    def pack(self) -> bytes:
+        return zlib.compress(json.dumps(to_json(self)).encode())
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Inputs:
+        return from_json(cls, json.loads(zlib.decompress(bytes(data))))

@@ -1,0 +1,54 @@
+"""How long executions take, from those that ended and those that still run.
+
+What still runs has lasted longer than it has so far, which says something of its own: the product-limit estimator of
+Kaplan and Meier (1958) gives each duration that was seen its probability under that knowledge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import accumulate
+from random import Random
+
+
+class Lifetimes:
+    """Durations in seconds at full load, with the probability of each."""
+
+    def __init__(self, ended: Iterable[float], running: Iterable[float], longest_s: float) -> None:
+        """`ended`: what executions took; `running`: how long others have run so far; nothing outlasts `longest_s`."""
+        self.longest_s = longest_s
+        events = sorted([(seconds, 0) for seconds in ended] + [(seconds, 1) for seconds in running])
+        survival, at_risk = 1.0, len(events)
+        self.seconds: list[float] = []
+        self.masses: list[float] = []
+        for seconds, censored in events:
+            if not censored:
+                self.seconds.append(seconds)
+                self.masses.append(survival / at_risk)
+                survival -= survival / at_risk
+            at_risk -= 1
+        self.beyond = max(0.0, survival) if self.masses else 1.0  # of outlasting everything that was seen
+        mean_s = sum(s * m for s, m in zip(self.seconds, self.masses, strict=True)) / max(1e-12, sum(self.masses))
+        self._excess_s = self._mean_excess() or max(mean_s, 1.0)
+        self._tails = list(accumulate(reversed(self.masses)))[::-1]  # mass of this duration and all longer ones
+
+    def draw(self, random: Random, longer_than_s: float = 0.0) -> float:
+        """A duration, given that it exceeds `longer_than_s`. Always the same number of random draws."""
+        place, excess = random.random(), random.expovariate(1.0 / self._excess_s)
+        first = next((i for i, s in enumerate(self.seconds) if s > longer_than_s), len(self.seconds))
+        inside = self._tails[first] if first < len(self.seconds) else 0.0
+        left = place * (inside + self.beyond)
+        for seconds, mass in zip(self.seconds[first:], self.masses[first:], strict=True):
+            left -= mass
+            if left < 0.0:
+                return seconds
+        start = max(longer_than_s, self.seconds[-1] if self.seconds else 0.0)
+        return max(min(start + excess, self.longest_s), longer_than_s * (1.0 + 1e-9))
+
+    def _mean_excess(self) -> float:
+        """Mean excess over the upper quartile: how a tail beyond what was seen goes on."""
+        if len(self.seconds) < 4:
+            return 0.0
+        start = self.seconds[3 * len(self.seconds) // 4]
+        excess = [s - start for s in self.seconds if s > start]
+        return sum(excess) / len(excess) if excess else 0.0
