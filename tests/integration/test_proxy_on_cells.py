@@ -1,7 +1,6 @@
 """The proxy before real SGLang engines: recorded ids and log-probabilities are the policy's own, also after a move."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +10,10 @@ import numpy as np
 import openai
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from agents.models import Call, Execution, Run
-from agents.proxy.rendering import BUNDLED_POLICY
 from scheduler.models import Cell
-from tests.integration import tiny_policy
+from tests.integration import talkative_policy
 from tests.integration.cells import LiveCells
 from tests.proxy.backstage import Backstage, backstage, delta, full_input
 
@@ -32,15 +29,7 @@ def stage(database_url: str) -> Iterator[Backstage]:
 
 @pytest.fixture
 def talkative(tmp_path: Path) -> Path:
-    """Random weights under the bundled tokenizer: a policy that hardly ever ends its turn."""
-    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(BUNDLED_POLICY / name, tmp_path / name)
-    tied = json.loads((tmp_path / "config.json").read_text())["tie_word_embeddings"]
-    wanted = {name: tensor.shape for name, tensor in load_file(BUNDLED_POLICY / "model.safetensors").items()}
-    made = {name: tensor for name, tensor in tiny_policy.weights(tied=tied).items() if name in wanted}
-    assert {name: tensor.shape for name, tensor in made.items()} == wanted
-    save_file(made, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    return tmp_path
+    return talkative_policy.write(tmp_path)
 
 
 def _logprobs(folder: Path, ids: list[int], start: int) -> list[float]:

@@ -91,6 +91,10 @@ class Speaker(ABC):
         """What its tools gave back."""
 
     @abstractmethod
+    def use(self, said: Said) -> list[Any]:
+        """An assistant turn with its tool calls, as a client writes one by itself."""
+
+    @abstractmethod
     async def _ask(self, base: str, history: list[Any], options: dict[str, Any]) -> Said: ...
 
     @abstractmethod
@@ -159,6 +163,10 @@ class Messages(Speaker):
         blocks = [{"type": "tool_result", "tool_use_id": use[0], "content": text} for use, text in pairs]
         return [{"role": "user", "content": blocks}]
 
+    def use(self, said: Said) -> list[Any]:
+        blocks = [{"type": "tool_use", "id": id, "name": name, "input": given} for id, name, given in said.uses]
+        return [{"role": "assistant", "content": blocks}]
+
     async def _ask(self, base: str, history: list[Any], options: dict[str, Any]) -> Said:
         async with _Within(self._client(base)) as client:
             return self._said(await _wait(client.messages.create(**self._request(history, options))))
@@ -219,6 +227,9 @@ class Chat(Speaker):
         pairs = zip(said.uses, texts, strict=True)
         return [{"role": "tool", "tool_call_id": use[0], "content": text} for use, text in pairs]
 
+    def use(self, said: Said) -> list[Any]:
+        return [{"role": "assistant", "content": None, "tool_calls": [_chat_call(*use) for use in said.uses]}]
+
     async def _ask(self, base: str, history: list[Any], options: dict[str, Any]) -> Said:
         async with _Within(self._client(base)) as client:
             return self._said(await _wait(client.chat.completions.create(**self._request(history, options))))
@@ -251,14 +262,7 @@ class Chat(Speaker):
         calls = message.tool_calls or []
         echo = {"role": "assistant", "content": message.content}
         if calls:
-            echo["tool_calls"] = [
-                {
-                    "id": c.id,
-                    "type": "function",
-                    "function": {"name": c.function.name, "arguments": c.function.arguments},
-                }
-                for c in calls
-            ]
+            echo["tool_calls"] = [_chat_call(c.id, c.function.name, json.loads(c.function.arguments)) for c in calls]
         return Said(
             text=message.content or "",
             reasoning=getattr(message, "reasoning_content", None) or "",
@@ -290,6 +294,12 @@ class Responses(Speaker):
     def results(self, said: Said, texts: Sequence[str]) -> list[Any]:
         pairs = zip(said.uses, texts, strict=True)
         return [{"type": "function_call_output", "call_id": use[0], "output": text} for use, text in pairs]
+
+    def use(self, said: Said) -> list[Any]:
+        return [
+            {"type": "function_call", "call_id": id, "name": name, "arguments": json.dumps(given)}
+            for id, name, given in said.uses
+        ]
 
     async def _ask(self, base: str, history: list[Any], options: dict[str, Any]) -> Said:
         async with _Within(self._client(base)) as client:
@@ -330,6 +340,10 @@ class Responses(Speaker):
             echo=[item.to_dict() for item in response.output],
             uses=[(c.call_id, c.name, json.loads(c.arguments)) for c in calls],
         )
+
+
+def _chat_call(id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
 
 
 async def _leave_after(stream: Any, num_events: int) -> None:
