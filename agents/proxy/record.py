@@ -106,11 +106,11 @@ class Record:
                 place.history(),
                 input_ids,
                 prefix,
-                0 if is_rendered else match.start,
+                match.start,
             )
         if is_rendered and place.role != AUXILIARY:
             # Turns before the match are not kept by construction then.
-            departure = departing(replace(match, start=0), place.name, input_ids, prefix)
+            departure = departing(match, place.name, input_ids, prefix, 0)
             reason = reason if departure is None else "re-rendered"
         opening = canonical.opening_key(request.messages, request.tools)
         return Prepared(
@@ -121,7 +121,7 @@ class Record:
         """A call begins; its conversation has a name from now on."""
         match = prepared.match
         start = match.start if match.parent is not None else 0
-        name = self.conversations.begin(number, request, prepared.place, start)
+        name = self.conversations.begin(number, request, prepared.place, prepared.opening_key, start)
         return replace(prepared, conversation=name)
 
     def add(self, call: RecordedCall) -> None:

@@ -23,7 +23,7 @@ from agents.proxy.canonical import BadRequest, Message, ModelRequest
 from agents.proxy.dialects.base import Dialect
 from agents.proxy.matching import RecordedCall
 from agents.proxy.profiles import PROFILES
-from agents.proxy.profiles.base import AUXILIARY
+from agents.proxy.profiles.base import AUXILIARY, SUMMARY_SUFFIX
 from agents.proxy.profiles.detect import Detection
 from agents.proxy.record import Prepared, Record
 from agents.proxy.rendering import Rendering
@@ -57,6 +57,14 @@ class Row:
     #: Of a false fork: what it should have kept, and the seq of the request whose turn that is.
     departure: Departure | None = None
     departs_from_seq: int | None = None
+
+    def revise(self, role: str) -> None:
+        """Later requests showed that its role is another."""
+        if role.endswith(SUMMARY_SUFFIX) and self.departure is not None:
+            self.branch_reason, self.departure = "compaction", None
+        self.role = role
+        if role == AUXILIARY:
+            self.conversation, self.branch_reason, self.departure = AUXILIARY, None, None
 
     def public(self) -> dict[str, Any]:
         """The fields that are printed, in order."""
@@ -138,8 +146,6 @@ class _Execution:
         self.facts: dict[int, CallFacts] = {}
         self.rows: dict[int, Row] = {}
         self._open: dict[int, _Open] = {}
-        #: Calls that no response line answers, by their prompts.
-        self._unanswered: dict[bytes, _Open] = {}
 
     def call(self, row: Row, request: ModelRequest, headers: dict[str, str], dialect: Dialect, route: Route) -> None:
         """A model call begins."""
@@ -170,21 +176,12 @@ class _Execution:
             return
         self._record(call, reply_message(call.dialect, response.reply or {}))
 
-    def expect_none(self, seq: int) -> None:
-        """No line answers this call: what it said may stand in a later request."""
-        call = self._open.get(seq)
-        if call is not None:
-            self._unanswered[call.prepared.match.prompt_key] = call
-
     def close(self) -> Totals:
         """The end of the capture."""
         for call in list(self._open.values()):
             self._fold(call, np.empty(0, np.int32), answered=False)
         for number, role in self.record.conversations.revised.items():
-            if number in self.rows:
-                self.rows[number].role = role
-                if role == AUXILIARY:
-                    self.rows[number].conversation = AUXILIARY
+            self.rows[number].revise(role)
         for number, facts in self.facts.items():
             self.facts[number] = CallFacts(self.rows[number].role, facts.acknowledged)
         leaves, _ = find_leaves(self.tree, self.facts, Bounds(_ENDLESS, _ENDLESS, DEFAULT_ORDER))
@@ -192,16 +189,20 @@ class _Execution:
         return Totals(unique_tokens=self.tree.num_tokens, total_tokens=total, leaves=len(leaves))
 
     def _adopt(self, request: ModelRequest, prepared: Prepared) -> bool:
-        """Whether this request shows what a call said whose answer is not in the capture; it is recorded then."""
-        if not self._unanswered:
+        """Whether this request shows what an open call said; it is recorded then.
+
+        Its answer is not in the capture, or was written down only after the harness had gone on.
+        """
+        if not self._open:
             return False
-        for at, key in enumerate(prepared.match.keys[:-1]):
-            call = self._unanswered.get(key)
-            if call is not None and request.messages[at]["role"] == "assistant":
-                del self._unanswered[key]
-                self._open.pop(call.row.seq, None)
-                self._record(call, request.messages[at])
-                return True
+        match, messages = prepared.match, request.messages
+        spoken = (b"", *match.spoken_keys)
+        for at in [i for i, message in enumerate(messages) if message["role"] == "assistant"]:
+            for call in list(self._open.values()):
+                own = call.prepared.match
+                if own.prompt_key == match.keys[at] or (at and own.spoken_keys[-1] == spoken[at]):
+                    self._record(call, messages[at])
+                    return True
         return False
 
     def _record(self, call: _Open, reply: Message) -> None:
@@ -252,7 +253,6 @@ def replay(path: Path, profile: str, rendering: Rendering, progress: Progress | 
     name = str(path)
     lines = [line for line, _ in read(path)]
     detections = executions.detections(line for line in lines if isinstance(line, Request))
-    answered = _answered(lines)
     running: dict[str, _Execution] = {}
     rows: list[Row] = []
     notes: list[str] = []
@@ -291,8 +291,6 @@ def replay(path: Path, profile: str, rendering: Rendering, progress: Progress | 
             except BadRequest as error:
                 notes.append(f"{name}:{line.line}: request {line.seq} would be refused: {error}")
                 continue
-            if i not in answered:
-                execution.expect_none(line.seq)
     totals = Totals()
     for execution in running.values():
         totals.add(execution.close())
@@ -300,15 +298,3 @@ def replay(path: Path, profile: str, rendering: Rendering, progress: Progress | 
     totals.false_forks = sum(row.departure is not None for row in rows)
     totals.roles = Counter(row.role for row in rows)
     return Replayed(rows, totals, notes, detections, num_bad)
-
-
-def _answered(lines: list[Any]) -> set[int]:
-    """Indices of the requests that a later line answers."""
-    found: set[int] = set()
-    newest: dict[int, int] = {}
-    for i, line in enumerate(lines):
-        if isinstance(line, Request):
-            newest[line.seq] = i
-        elif isinstance(line, Response) and line.seq in newest:
-            found.add(newest[line.seq])
-    return found

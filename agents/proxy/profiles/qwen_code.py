@@ -4,11 +4,14 @@ The main agent introduces itself. A compaction has no tools and another system p
 or all of it, as messages. Retries say so in the client's header.
 """
 
-from agents.proxy.profiles.base import MAIN, Mark, Profile, When
+from agents.proxy.profiles.base import MAIN, SUB_AGENT, Mark, Profile, When
 
 PROFILE = Profile(
     name="qwen-code",
-    roles=((MAIN, When(with_tools=True, system_starts=("You are Qwen Code",))),),
+    roles=(
+        (MAIN, When(with_tools=True, system_starts=("You are Qwen Code",))),
+        (SUB_AGENT, When(with_tools=True, system_starts=("You are a general-purpose agent", "You are a file search"))),
+    ),
     summaries=(
         When(
             without_tools=True,

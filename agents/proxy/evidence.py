@@ -1,0 +1,128 @@
+"""What the texts of a request tell of its place: jobs that were handed out, questions for a summary. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from agents.proxy import canonical
+from agents.proxy.canonical import Message, ModelRequest
+from agents.proxy.matching import Match
+from agents.proxy.profiles.base import Features, Verdict
+
+#: A job is a text of at least so many characters; of at least so many it is recognised inside a sentence, too.
+_JOB_CHARS, _LONG_JOB_CHARS = 8, 32
+#: How much of a job is kept for comparison, and of how many arguments of one call.
+_KEPT_CHARS, _KEPT_ARGUMENTS = 160, 16
+#: How much of a system prompt and of the end of an instruction is searched.
+_INSTRUCTION_CHARS = 8_000
+#: How many of a request's messages belong to its opening.
+_OPENING = 12
+#: A final answer of at least so many characters that comes back as a text is a summary.
+QUOTE_CHARS = 32
+
+_COMPACTS = re.compile(r"\b(summar(y|i[sz]\w*)|compact(ion|ing)?|compress\w*|condens\w*|checkpoint|hand-?off)\b", re.I)
+_OF_HISTORY = re.compile(r"\b(conversation|context|history|so far|progress|session|left|remain\w*|done)\b", re.I)
+_TEXT_ONLY = re.compile(r"text only|(do not|don't|without) (call|use|using|calling)( any)? tools?|no tools?\b", re.I)
+_TITLES = re.compile(r"\b(title|headline|topic|slug|branch name|file ?name)s?\b", re.I)
+_HIRES = re.compile(r"agent|task$|delegate|spawn|subtask", re.I)
+
+
+class Asked:
+    """A request as the rules look at it."""
+
+    def __init__(self, request: ModelRequest, seen: Features, match: Match, verdict: Verdict) -> None:
+        self.seen, self.match, self.verdict, self.key = seen, match, verdict, verdict.key
+        messages = request.messages
+        self.messages = messages
+        self.tools = frozenset(seen.tools)
+        self.opening = canonical.opening_key(messages, request.tools)
+        #: Texts of users before the first tool call.
+        self.tasks = tasks(messages)
+        end = _opening_end(messages)
+        #: Hash of what is said up to there, and how many messages that is.
+        self.spoken = match.spoken_keys[end - 1] if end else b""
+        self.num_spoken = sum(m["role"] != "system" for m in messages[:end])
+        #: Texts of the first messages that are no tool results and no system prompts.
+        self.texts = [m["content"] for m in messages[:_OPENING] if m["role"] in ("user", "assistant")]
+        self.has_history = any(m["role"] == "assistant" for m in messages)
+        self._question = seen.last_user[-_INSTRUCTION_CHARS:]
+        #: It must give a format, or use one certain tool.
+        self.is_bound = bool(seen.traits.get("output_format")) or (
+            bool(seen.traits.get("forced_tool")) and len(seen.tools) == 1
+        )
+
+    @property
+    def asks_to_compact(self) -> bool:
+        """In its last message, or in the system prompt of a call without tools."""
+        head = "" if self.tools else self.seen.system[:_INSTRUCTION_CHARS]
+        return bool(_COMPACTS.search(self._question) or _COMPACTS.search(head))
+
+    @property
+    def asks_for_title(self) -> bool:
+        return bool(_TITLES.search(self.seen.system[:_INSTRUCTION_CHARS]) or _TITLES.search(self._question))
+
+    @property
+    def wants_text_only(self) -> bool:
+        return bool(_TEXT_ONLY.search(self._question))
+
+    @property
+    def speaks_of_history(self) -> bool:
+        return bool(_OF_HISTORY.search(self._question))
+
+    @property
+    def whole_text(self) -> str:
+        return "\n".join(self.texts)
+
+    def jobs(self) -> Iterator[str]:
+        """Jobs that the turns in its history hand out."""
+        for message in self.messages:
+            yield from jobs_of(message)
+
+
+def tasks(messages: list[Message]) -> tuple[str, ...]:
+    """Texts of users before the first tool call."""
+    return tuple(m["content"] for m in messages[: _opening_end(messages)] if m["role"] == "user")
+
+
+def jobs_of(message: Message) -> Iterator[str]:
+    """Texts that a turn's tool calls hand to somebody, cut to what is kept for comparison."""
+    for use in message.get("tool_calls", ()):
+        for text in islice(_texts(use["function"]["arguments"]), _KEPT_ARGUMENTS):
+            job = text.strip()[:_KEPT_CHARS]
+            if len(job) >= _JOB_CHARS and any(c.isspace() for c in job):
+                yield job
+
+
+def lines_of(texts: Iterable[str]) -> set[str]:
+    """Texts and their lines, cut as jobs are."""
+    return {part.strip()[:_KEPT_CHARS] for text in texts for part in (text, *text.splitlines())}
+
+
+def gives(text: str, job: str) -> bool:
+    """Whether a text hands over this job: as a whole, on lines of its own, or, if it is long, inside a sentence."""
+    if job not in text:
+        return False
+    return len(job) >= _LONG_JOB_CHARS or f"\n{job}\n" in f"\n{text}\n"
+
+
+def hires(tools: Iterable[str]) -> bool:
+    """Whether some tool starts other agents, by its name."""
+    return any(_HIRES.search(name) for name in tools)
+
+
+def _opening_end(messages: list[Message]) -> int:
+    return next((i for i, m in enumerate(messages) if m["role"] == "assistant" and m.get("tool_calls")), len(messages))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
