@@ -195,8 +195,9 @@ def told(changes: Mapping[str, Any]) -> str:
     if not changes:
         return "the present settings"
     return ", ".join(
-        f"{BY_NAME[name].label} = {value if isinstance(value, str) else f'{value:g}'}"
-        for name, value in changes.items()
+        f"{choice.label} = {value if isinstance(value := changes[choice.name], str) else f'{value:g}'}"
+        for choice in CHOICES
+        if choice.name in changes
     )
 
 

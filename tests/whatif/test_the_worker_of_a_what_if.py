@@ -34,7 +34,7 @@ def test_every_point_gets_a_result_of_every_seed_and_the_first_is_the_present(as
     row.refresh_from_db()
     assert (row.state, row.error, row.num_done) == ("finished", "", 9)
     found = answers(points_of(row))
-    assert [point.label for point in found] == ["the present settings", "rho_min = 0.4, K = 4", "K = 4"]
+    assert [point.label for point in found] == ["the present settings", "K = 4, rho_min = 0.4", "K = 4"]
     assert [point.num_done for point in found] == [3, 3, 3]
     assert all(point.hours is not None and point.hours.mean > 0 for point in found)
     assert found[0].ratio is not None
