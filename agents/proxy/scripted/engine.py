@@ -63,13 +63,14 @@ class Running:
     ids: list[int] = field(default_factory=list)
     versions: list[str] = field(default_factory=list)
     aborted: asyncio.Event = field(default_factory=asyncio.Event)
+    started: float = field(default_factory=lambda: asyncio.get_running_loop().time())
 
 
 @dataclass(slots=True, eq=False)
 class ScriptedEngine:
     """`script` maps a request's input ids to its turn. `gate`, when set, is awaited before every token.
 
-    `token_interval_s` paces each request's tokens.
+    `token_interval_s` paces each request's tokens: token n is due n intervals after the request came.
     """
 
     script: Script
@@ -177,7 +178,8 @@ class ScriptedEngine:
             for task in tasks:
                 task.cancel()
         if not waits:
-            await asyncio.sleep(self.token_interval_s)
+            due = request.started + (len(request.ids) + 1) * self.token_interval_s
+            await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()) if self.token_interval_s else 0.0)
 
     def _chunk(
         self, request: Running, start: int, finish: dict[str, Any] | None, turn: Turn, cached: int
