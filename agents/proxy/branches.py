@@ -3,7 +3,8 @@
 Every reason is read off the request and the record:
 
 * *compaction*: it compacts its conversation, or follows such a call and holds none of the turns before it; or it is
-  the second to do so and the harness has written the opening around the summary once more.
+  the second to do so and the harness has written the opening around the summary once more; or old tool results gave way
+  to a notice that says so.
 * *kept-round*: earlier turns are gone or were glued, and later ones stand in another context than that of their
   sampling.
 * *fork*: it begins a conversation with turns of another one.
@@ -56,6 +57,10 @@ class Departure:
 
 
 _SUMMARY_BODY = re.compile(r"<summary>\s*(.*?)\s*</summary>", re.DOTALL | re.IGNORECASE)
+
+#: A notice in place of a tool result that a harness took out.
+_CLEARED = re.compile(r"\b(cleared|pruned|omitted|removed|elided|compacted)\b", re.IGNORECASE)
+_NOTICE_CHARS = 240
 
 #: Among how many of a request's first messages a summary stands.
 _OPENING = 8
@@ -111,14 +116,15 @@ def _reason(match: Match, messages: list[Message], role: str, history: History) 
         return "kept-round" if held else "compaction", none
     if not gone and history.followed is not None and _carries(messages, history.followed):
         return "compaction", none
+    if not gone and _is_cleared(messages[match.start :]):
+        return "compaction", none
     if not gone:
         return "resume" if _is_resumed(match, messages, last) else "", none
     if history.summary is not None:
         return "kept-round" if held else "compaction", gone
     if gone == {last} or all(_is_invisible(call.reply) for call in gone):
         return _of_dropped(match, messages), gone
-    is_cut_off = before[-1] in gone and last in held
-    return "kept-round" if is_cut_off else "", gone
+    return "kept-round" if before[-1] in gone and last in held and _is_cut_off(match) else "", gone
 
 
 def departure(match: Match, conversation: str, input_ids: Int32s, prefix_tokens: int, start: int) -> Departure | None:
@@ -156,6 +162,22 @@ def _of_dropped(match: Match, messages: list[Message]) -> str:
         return "dropped-answer"
     is_replaced = match.after == "prompt" and match.parent is not None and messages[match.start]["role"] == "assistant"
     return EDITED if is_replaced else "dropped-answer"
+
+
+def _is_cut_off(match: Match) -> bool:
+    """What stood before the first kept turn has become shorter: the history lost its beginning."""
+    at, call = match.recognised[0]
+    return at < call.num_messages
+
+
+def _is_cleared(messages: list[Message]) -> bool:
+    """The first tool results that differ say that their text was taken out to save room."""
+    for message in messages:
+        if message["role"] != "tool":
+            return False
+        if len(message["content"]) <= _NOTICE_CHARS and _CLEARED.search(message["content"]):
+            return True
+    return False
 
 
 def _carries(messages: list[Message], summary: RecordedCall) -> bool:
