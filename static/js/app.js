@@ -7,6 +7,7 @@ import * as series from "./series.js";
 import * as timeline from "./timeline.js";
 import * as tokens from "./tokens.js";
 import * as water from "./water.js";
+import * as whatIf from "./what-if.js";
 
 const find = (selector, root = document) => root.querySelector(selector);
 
@@ -29,6 +30,7 @@ function start() {
 function dress(root) {
   for (const time of root.querySelectorAll("time[data-clock]")) time.textContent = clock(Date.parse(time.dateTime) / 1000);
   for (const view of root.querySelectorAll("[data-tokens]")) tokens.mount(view);
+  for (const chart of root.querySelectorAll("[data-what-if-chart]")) whatIf.mount(chart);
 }
 
 document.addEventListener("click", (event) => {

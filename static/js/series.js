@@ -6,14 +6,14 @@ import { colour, json, onTheme, onWidth } from "./dom.js";
 const FONT = '500 10.5px "Inter", sans-serif';
 const faded = (value, share) => `color-mix(in srgb, ${value} ${share}%, transparent)`;
 
-function axes(integer) {
+export function axes(integer) {
   const common = { stroke: colour("ink-3"), font: FONT, grid: { stroke: colour("line"), width: 1 }, ticks: { show: false } };
   const whole = integer ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] } : {};
   return [{ ...common, ...whole, size: 26, grid: { show: false } }, { ...common, size: 44 }];
 }
 
 /** Redraws `make(width)` at every change of width or theme. Returns a function that redraws now. */
-function keep(element, make) {
+export function keep(element, make) {
   let plot = null;
   const draw = () => {
     if (!element.clientWidth) return;
