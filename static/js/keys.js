@@ -2,7 +2,7 @@
 
 import { isTyping } from "./dom.js";
 
-const PLACES = { r: "/", o: "", e: "executions/", c: "cells/", d: "decisions/", b: "batches/" };
+const PLACES = { r: "/", o: "", e: "executions/", c: "cells/", d: "decisions/", b: "batches/", w: "what-if/" };
 
 export function mount() {
   let waiting = false;
