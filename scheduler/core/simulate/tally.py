@@ -77,7 +77,9 @@ class Tally:
             seconds = [execution.draw.seconds for execution in group.executions]
             self.work_s += sum(seconds)
             number = group.burst.number
-            self.chain_s[number] = max(self.chain_s.get(number, 0.0), best * max(seconds))
+            self.chain_s[number] = max(
+                self.chain_s.get(number, 0.0), min(best * max(seconds), self.workload.harness_timeout_s)
+            )
             for execution in group.executions:
                 if execution.draw.works and execution.draw.votes:
                     working += 1

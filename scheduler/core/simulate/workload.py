@@ -41,7 +41,7 @@ class Workload:
 
     to_training_s: float = 8.52
     to_rollout_s: float = 3.46
-    move_stall_s: float = 180.0  # a moved call: re-prefill, or the transfer of its keys and values
+    move_stall_s: float = 10.0  # a moved call: re-prefill, or the transfer of its keys and values
     resume_stall_s: float = 180.0  # calls of a cell whose engine had been stopped
     update_stall_s: float = 0.0  # calls of a cell whose weights are renewed
 
