@@ -1,7 +1,8 @@
 """Which requests of a capture belong to one execution, and which harness each is of.
 
-Executions in one file are told apart by the path before the API's own (`/x/KEY`, `/run/ID`) and by numbers that start
-again. Sessions of a harness that shares one address stay one execution: its profile keeps their conversations apart.
+Executions in one file are told apart by host, by the path before the API's own (`/x/KEY`, `/run/ID`), by the client
+program, and by numbers that start again. Sessions of a program that shares one address stay one execution: its profile
+keeps their conversations apart.
 """
 
 from __future__ import annotations
@@ -51,12 +52,14 @@ def route(request: Request) -> Route:
 
 @dataclass(slots=True)
 class Segments:
-    """Names the execution of each request: same base path, numbers that rise."""
+    """Names the execution of each model call: same address and program, numbers that rise."""
 
     _highest: dict[str, int] = field(default_factory=dict)
     _part: dict[str, int] = field(default_factory=dict)
 
     def of(self, request: Request, base: str) -> str:
+        program = request.headers.get("user-agent", "").partition("/")[0]
+        base = f"{request.headers.get('host', '')}{base} {program}"
         if request.seq <= self._highest.get(base, -1):
             self._part[base] = self._part.get(base, 1) + 1
         self._highest[base] = request.seq
@@ -76,8 +79,10 @@ def detections(requests: Iterable[Request]) -> dict[str, Detection]:
     seen: dict[str, list[tuple[Request, Route]]] = {}
     for request in requests:
         where = route(request)
+        if where.dialect is None:
+            continue
         own = seen.setdefault(segments.of(request, where.base), [])
-        if where.dialect is not None and len(own) < _LOOKED_AT:
+        if len(own) < _LOOKED_AT:
             own.append((request, where))
     found: dict[str, Detection] = {}
     for name, own in seen.items():

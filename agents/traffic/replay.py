@@ -22,20 +22,21 @@ from agents.proxy.branches import EDITED, TRUE_BRANCHES, Departure
 from agents.proxy.canonical import BadRequest, Message, ModelRequest
 from agents.proxy.dialects.base import Dialect
 from agents.proxy.matching import RecordedCall
-from agents.proxy.profiles import PROFILES
+from agents.proxy.profiles import PROFILES, generic
 from agents.proxy.profiles.base import AUXILIARY, SUMMARY_SUFFIX
 from agents.proxy.profiles.detect import Detection
 from agents.proxy.record import Prepared, Record
 from agents.proxy.rendering import Rendering
 from agents.traffic import executions
 from agents.traffic.executions import Route, Segments
-from agents.traffic.reading import BadLine, Request, Response, read
+from agents.traffic.reading import BadLine, Line, Request, Response, read
 from agents.traffic.replies import reply_message
 
 #: A bound that no call of a capture exceeds.
 _ENDLESS = 1 << 40
 
-Progress = Callable[[Path, int, int], None]
+#: Told the file and how many of its bytes are done.
+Progress = Callable[[Path, int], None]
 
 
 @dataclass(slots=True)
@@ -138,8 +139,7 @@ class _Open:
 class _Execution:
     """One execution of a capture."""
 
-    def __init__(self, detection: Detection, profile: str, rendering: Rendering) -> None:
-        self.detection = detection
+    def __init__(self, profile: str, rendering: Rendering) -> None:
         self.record = Record(PROFILES[profile], rendering)
         self.rendering = rendering
         self.tree = Tree()
@@ -250,51 +250,76 @@ class _Execution:
 
 def replay(path: Path, profile: str, rendering: Rendering, progress: Progress | None = None) -> Replayed:
     """Replay one file. `profile` is a profile's name, or "auto". Raises NotReadable."""
-    name = str(path)
-    lines = [line for line, _ in read(path)]
-    detections = executions.detections(line for line in lines if isinstance(line, Request))
-    running: dict[str, _Execution] = {}
-    rows: list[Row] = []
-    notes: list[str] = []
-    segments, newest = Segments(), dict[int, _Execution]()
-    num_bad = 0
-    for i, line in enumerate(lines):
+    detections = executions.detections(line for line, _ in read(path) if isinstance(line, Request))
+    file = _File(str(path), profile, rendering, detections)
+    for line, num_bytes in read(path):
+        file.take(line)
         if progress is not None:
-            progress(path, i, len(lines))
+            progress(path, num_bytes)
+    return file.close()
+
+
+class _File:
+    """A capture while it is replayed."""
+
+    def __init__(self, name: str, profile: str, rendering: Rendering, detections: dict[str, Detection]) -> None:
+        self._name, self._profile, self._rendering, self._detections = name, profile, rendering, detections
+        self._default = next(iter(detections.values()), Detection(generic.PROFILE.name, "", 0.0))
+        self._segments = Segments()
+        self._running: dict[str, _Execution] = {}
+        #: The execution of the newest request of each number.
+        self._newest: dict[int, _Execution] = {}
+        self._rows: list[Row] = []
+        self._notes: list[str] = []
+        self._num_bad_lines = 0
+
+    def take(self, line: Line) -> None:
         if isinstance(line, BadLine):
-            num_bad += 1
-            notes.append(f"{name}:{line.line}: {line.why}; the line is left out")
+            self._num_bad_lines += 1
+            self._note(line.line, f"{line.why}; the line is left out")
         elif isinstance(line, Response):
-            execution = newest.get(line.seq)
+            execution = self._newest.get(line.seq)
             if execution is None:
-                notes.append(f"{name}:{line.line}: answers request {line.seq}, which is not in the file before it")
-                continue
+                return
             try:
                 execution.answer(line)
             except BadRequest as error:
-                notes.append(f"{name}:{line.line}: the reply cannot be read: {error}")
+                self._note(line.line, f"the reply to request {line.seq} cannot be read: {error}")
         else:
-            where = executions.route(line)
-            key = segments.of(line, where.base)
-            found = detections[key]
-            used = found.name if profile == "auto" else profile
-            execution = running.get(key)
-            if execution is None:
-                execution = running[key] = _Execution(found, used, rendering)
-            newest[line.seq] = execution
-            row = Row(name, line.seq, line.method, used, found.confidence if profile == "auto" else 1.0)
-            rows.append(row)
-            if where.dialect is None or where.counts:
-                continue
-            try:
-                execution.call(row, executions.parsed(line, where), line.headers, where.dialect, where)
-            except BadRequest as error:
-                notes.append(f"{name}:{line.line}: request {line.seq} would be refused: {error}")
-                continue
-    totals = Totals()
-    for execution in running.values():
-        totals.add(execution.close())
-    totals.requests = len(rows)
-    totals.false_forks = sum(row.departure is not None for row in rows)
-    totals.roles = Counter(row.role for row in rows)
-    return Replayed(rows, totals, notes, detections, num_bad)
+            self._request(line)
+
+    def _request(self, request: Request) -> None:
+        where = executions.route(request)
+        if where.dialect is None:
+            self._rows.append(self._row(request, self._default))
+            return
+        key = self._segments.of(request, where.base)
+        row = self._row(request, self._detections[key])
+        self._rows.append(row)
+        if key not in self._running:
+            self._running[key] = _Execution(row.profile, self._rendering)
+        execution = self._running[key]
+        if where.counts:
+            return
+        self._newest[request.seq] = execution
+        try:
+            execution.call(row, executions.parsed(request, where), request.headers, where.dialect, where)
+        except BadRequest as error:
+            self._note(request.line, f"request {request.seq} would be refused: {error}")
+
+    def _row(self, request: Request, found: Detection) -> Row:
+        if self._profile == "auto":
+            return Row(self._name, request.seq, request.method, found.name, found.confidence)
+        return Row(self._name, request.seq, request.method, self._profile, 1.0)
+
+    def close(self) -> Replayed:
+        totals = Totals()
+        for execution in self._running.values():
+            totals.add(execution.close())
+        totals.requests = len(self._rows)
+        totals.false_forks = sum(row.departure is not None for row in self._rows)
+        totals.roles = Counter(row.role for row in self._rows)
+        return Replayed(self._rows, totals, self._notes, self._detections, self._num_bad_lines)
+
+    def _note(self, line: int, what: str) -> None:
+        self._notes.append(f"{self._name}:{line}: {what}")

@@ -53,20 +53,20 @@ def explain(path: Path, found: Replayed, profile: str, rendering: Rendering) -> 
 class Progress:
     """A line on a terminal that says how far a long replay is."""
 
-    def __init__(self, stream: TextIO, every_s: float = 0.5) -> None:
+    def __init__(self, stream: TextIO, every_s: float = 1.0) -> None:
         self._stream = stream
         self._every_s = every_s
         self._next = time.monotonic() + 2 * every_s
         self._is_open = False
 
-    def __call__(self, path: Path, done: int, total: int) -> None:
+    def __call__(self, path: Path, num_bytes: int) -> None:
         now = time.monotonic()
         if now < self._next:
             return
         self._next = now + self._every_s
-        share = f"{done / total:.0%}" if total else ""
+        total = max(path.stat().st_size, 1)
         start, end = ("\r", "") if self._stream.isatty() else ("", "\n")
-        self._stream.write(f"{start}{path.name}: {done} of {total} lines ({share}){end}")
+        self._stream.write(f"{start}{path.name}: {num_bytes / total:.0%} of {total / 1e6:.1f} MB{end}")
         self._stream.flush()
         self._is_open = self._stream.isatty()
 
