@@ -19,6 +19,7 @@ class Answer:
     def __init__(self, call: LiveCall, dialect: Dialect, send: Send) -> None:
         self._call, self._dialect, self._send = call, dialect, send
         self._head = Head(f"{dialect.reply_id_prefix}{call.id}", MODEL, call.input_tokens, int(call.created))
+        self._id = [(dialect.request_id_header, call.id.encode())]
         self._gone = False
 
     async def give(self, receive: Receive) -> None:
@@ -50,7 +51,7 @@ class Answer:
             return await refuse(self._send, self._dialect, Refusal(last.kind, last.message))
         if isinstance(last, Finish):
             whole = self._dialect.whole(self._head, self._call.request, self._call.parser.reply, last)
-            await respond(self._send, 200, whole)
+            await respond(self._send, 200, whole, self._id)
 
     async def _stream(self, reader: asyncio.Event) -> None:
         call, encoder = self._call, self._dialect.stream(self._head, self._call.request)
@@ -69,7 +70,7 @@ class Answer:
                 if events and isinstance(events[0], Failure):
                     return await refuse(self._send, self._dialect, Refusal(events[0].kind, events[0].message))
                 started = True
-                await self._send({"type": "http.response.start", "status": 200, "headers": EVENTS})
+                await self._send({"type": "http.response.start", "status": 200, "headers": [*EVENTS, *self._id]})
                 await self._send({"type": "http.response.body", "body": encoder.start(), "more_body": True})
             num_sent += len(events)
             ended = bool(events) and isinstance(events[-1], Finish | Failure)

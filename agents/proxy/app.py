@@ -21,7 +21,7 @@ from agents.proxy.dialects import models
 from agents.proxy.dialects.base import Dialect
 from agents.proxy.engine import CONTEXT_MARGIN_TOKENS, FIRST_TOKEN_S, IDLE_S, EngineClient
 from agents.proxy.forward import Elsewhere, Peers
-from agents.proxy.http import Receive, Refusal, Scope, Send, read_body, refuse, respond, too_long
+from agents.proxy.http import Receive, Refusal, Scope, Send, decoded, read_body, refuse, respond, too_long
 from agents.proxy.ownership import Identity, Ownership
 from agents.proxy.recorder import DATABASE_GONE, RECORD_WITHIN_S, Recorder
 from agents.proxy.registry import Sessions
@@ -136,14 +136,16 @@ class ProxyApp:
                 session = await self._session(key)
             except Elsewhere as owner:
                 return await self._peers.forward(owner.address, scope, receive, send)
-            if method == "GET" and route.startswith("/v1/models"):
-                name = route.removeprefix("/v1/models").strip("/")
+            if method == "GET" and (name := dialects.model_asked(route)) is not None:
                 limit = session.context_tokens
                 return await respond(send, 200, models.one(name, limit) if name else models.listing(limit))
             if method != "POST" or route not in dialects.BY_PATH:
                 raise Refusal("not_found", f"{method} {route} is not served here")
             raw = await read_body(receive)
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+            encoding = headers.get("content-encoding", "identity")
+            if encoding != "identity":
+                raw = await self._in_thread(decoded, raw, encoding)
             if route in dialects.COUNTS:
                 return await respond(send, 200, await self._count(session, dialect, raw))
             call = await self._admit(session, dialect, raw, headers)

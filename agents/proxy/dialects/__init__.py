@@ -22,6 +22,12 @@ BY_PATH: dict[str, Dialect] = {
 COUNTS = frozenset({"/v1/messages/count_tokens", "/v1/responses/input_tokens"})
 
 
+def model_asked(path: str) -> str | None:
+    """The name that a path of the models listing asks for, "" for the whole list; None for any other path."""
+    listing, _, name = path.removeprefix("/v1").lstrip("/").partition("/")
+    return name if listing == "models" else None
+
+
 def of_path(path: str) -> Dialect:
     """The dialect that a path speaks; for an unknown one, the one in which to say so."""
     if "/responses" in path:

@@ -30,6 +30,34 @@ _TYPES = {
     "engine": "api_error",
     "unavailable": "overloaded_error",
 }
+#: Beginnings of the types of tools that the provider runs.
+_PROVIDERS_TOOLS = ("web_search_", "web_fetch_", "code_execution_", "tool_search_tool_", "mcp_toolset", "advisor_")
+#: Arguments of the tools that clients run and whose schema is the API's own, by the beginning of their type.
+_OWN_SCHEMAS = {
+    "bash_": {"command": "string", "restart": "boolean"},
+    "text_editor_": {
+        "command": "string",
+        "path": "string",
+        "file_text": "string",
+        "old_str": "string",
+        "new_str": "string",
+        "insert_line": "integer",
+        "insert_text": "string",
+        "view_range": "array",
+    },
+    "memory_": {
+        "command": "string",
+        "path": "string",
+        "file_text": "string",
+        "old_str": "string",
+        "new_str": "string",
+        "insert_line": "integer",
+        "insert_text": "string",
+        "old_path": "string",
+        "new_path": "string",
+        "view_range": "array",
+    },
+}
 
 
 class AnthropicMessages(Dialect):
@@ -37,8 +65,11 @@ class AnthropicMessages(Dialect):
     reply_id_prefix = "msg_"
     tool_id_prefix = "toolu_"
     keep_alive = b'event: ping\ndata: {"type":"ping"}\n\n'
+    request_id_header = b"request-id"
 
     def parse(self, body: dict[str, Any]) -> ModelRequest:
+        if body.get("mcp_servers"):
+            raise BadRequest("mcp_servers is not supported: no tool is run here; offer its tools as tools of your own")
         messages: list[Message] = []
         system = canonical.text_of(body.get("system"), "system")
         if system:
@@ -49,11 +80,11 @@ class AnthropicMessages(Dialect):
         return ModelRequest(
             dialect=self.name,
             messages=messages,
-            tools=[_tool(t) for t in expect(body, "tools", list, [])],
+            tools=[_tool(t) for t in expect(body, "tools", list, []) if not _is_run_elsewhere(t)],
             sampling=Sampling(
                 expect_max_tokens(body, "max_tokens"),
                 expect_stop(body.get("stop_sequences"), "stop_sequences"),
-                asked(body, "temperature", "top_p", "top_k", "thinking"),
+                asked(body, "temperature", "top_p", "top_k", "thinking", "tool_choice", "output_config"),
             ),
             stream=bool(expect(body, "stream", bool, False)),
             model=str(body.get("model") or ""),
@@ -158,7 +189,7 @@ def _assistant(content: list[dict[str, Any]], where: str) -> Message:
                 canonical.tool_call(str(block.get("id", "")), str(block.get("name", "")), block.get("input", {}))
             )
         elif block.get("type") not in ("thinking", "redacted_thinking"):
-            texts.append(canonical.block_text(block, where))
+            texts.append(_text(block, where))
     return canonical.assistant("".join(texts), calls)
 
 
@@ -175,12 +206,49 @@ def _user(content: list[dict[str, Any]], where: str) -> list[Message]:
     for block in content:
         if block.get("type") == "tool_result":
             flush()
-            text = canonical.text_of(block.get("content"), f"{where}.tool_result")
+            given = block.get("content")
+            parts = [_plain(b, f"{where}.tool_result") for b in given] if isinstance(given, list) else given
+            text = canonical.text_of(parts, f"{where}.tool_result")
             messages.append({"role": "tool", "tool_call_id": str(block.get("tool_use_id", "")), "content": text})
         else:
-            texts.append(canonical.block_text(block, where))
+            texts.append(_text(block, where))
     flush()
     return messages or [{"role": "user", "content": ""}]
+
+
+def _text(block: dict[str, Any], where: str) -> str:
+    return canonical.block_text(_plain(block, where), where)
+
+
+def _plain(block: Any, where: str) -> Any:
+    """A block that wraps texts as a text block; any other as it is."""
+    if not isinstance(block, dict):
+        return block
+    match block.get("type"):
+        case "tool_reference":
+            return {"type": "text", "text": str(block.get("tool_name", ""))}
+        case "search_result":
+            head = [str(block.get(name) or "") for name in ("title", "source")]
+            return {
+                "type": "text",
+                "text": canonical.join_blocks([*head, canonical.text_of(block.get("content"), where)]),
+            }
+        case "document" if (source := block.get("source")) and isinstance(source, dict):
+            head = [str(block.get(name) or "") for name in ("title", "context")]
+            if source.get("type") == "text":
+                return {"type": "text", "text": canonical.join_blocks([*head, str(source.get("data", ""))])}
+            if source.get("type") == "content":
+                return {
+                    "type": "text",
+                    "text": canonical.join_blocks([*head, canonical.text_of(source.get("content"), where)]),
+                }
+    return block
+
+
+def _is_run_elsewhere(tool: Any) -> bool:
+    """A tool that the provider would run by itself: nobody is here to run it, so it is not offered."""
+    kind = tool.get("type") if isinstance(tool, dict) else None
+    return isinstance(kind, str) and kind.startswith(_PROVIDERS_TOOLS)
 
 
 def _tool(tool: Any) -> dict[str, Any]:
@@ -189,7 +257,9 @@ def _tool(tool: Any) -> dict[str, Any]:
     function: dict[str, Any] = {"name": tool["name"]}
     if tool.get("description"):
         function["description"] = tool["description"]
-    function["parameters"] = tool.get("input_schema") or {"type": "object", "properties": {}}
+    own = next((given for kind, given in _OWN_SCHEMAS.items() if str(tool.get("type")).startswith(kind)), {})
+    properties = {name: {"type": kind} for name, kind in own.items()}
+    function["parameters"] = tool.get("input_schema") or {"type": "object", "properties": properties}
     return {"type": "function", "function": function}
 
 

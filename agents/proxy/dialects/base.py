@@ -23,6 +23,9 @@ ERRORS = {
     "unavailable": 503,
 }
 
+#: Stop strings that engines take.
+MAX_STOPS = 32
+
 #: Name of the model in replies and in the models listing. Every name that a harness asks for means it.
 MODEL = "policy"
 
@@ -54,6 +57,8 @@ class Dialect(ABC):
     tool_id_prefix: str
     #: Sent on an idle stream; clients ignore it.
     keep_alive: bytes
+    #: Header in which clients look for the id of their request.
+    request_id_header = b"x-request-id"
 
     def read(self, body: dict[str, Any]) -> ModelRequest:
         """A request with what its sender says of itself. Raises BadRequest."""
@@ -126,6 +131,8 @@ def expect_stop(value: Any, name: str) -> tuple[str, ...]:
     stops = [value] if isinstance(value, str) else value or []
     if not isinstance(stops, list) or not all(isinstance(s, str) for s in stops):
         raise BadRequest(f"{name} must be a string or a list of strings")
+    if len(stops) > MAX_STOPS:
+        raise BadRequest(f"{name} holds {len(stops)} strings; at most {MAX_STOPS} are taken")
     return tuple(s for s in stops if s)
 
 

@@ -21,6 +21,19 @@ from agents.proxy.dialects.base import (
 from agents.proxy.replies import Event, Failure, Finish, ReasoningPiece, Reply, TextPiece, ToolUse
 
 _ROLES = {"system": "system", "developer": "system", "user": "user", "tool": "tool"}
+#: Wishes that are recorded; the run's settings decide.
+_ASKED = (
+    "temperature",
+    "top_p",
+    "seed",
+    "frequency_penalty",
+    "presence_penalty",
+    "logprobs",
+    "parallel_tool_calls",
+    "reasoning_effort",
+    "response_format",
+    "tool_choice",
+)
 _FINISH = {"stop": "stop", "stop_sequence": "stop", "length": "length", "tool_calls": "tool_calls"}
 _CODES = {
     "bad_request": ("invalid_request_error", None),
@@ -44,6 +57,10 @@ class OpenAIChat(Dialect):
             raise BadRequest("n must be 1: each call samples one reply")
         if body.get("logit_bias"):
             raise BadRequest("logit_bias is not supported: the run's settings own the sampling distribution")
+        if body.get("functions"):
+            raise BadRequest("functions is not supported: offer tools instead")
+        if "audio" in expect(body, "modalities", list, []):
+            raise BadRequest("modalities: this model speaks text only")
         options = expect(body, "stream_options", dict, {})
         choice = body.get("tool_choice")
         return ModelRequest(
@@ -53,7 +70,7 @@ class OpenAIChat(Dialect):
             sampling=Sampling(
                 expect_max_tokens(body, "max_completion_tokens", "max_tokens"),
                 expect_stop(body.get("stop"), "stop"),
-                asked(body, "temperature", "top_p", "seed", "frequency_penalty", "presence_penalty"),
+                asked(body, *_ASKED),
             ),
             stream=bool(expect(body, "stream", bool, False)),
             model=str(body.get("model") or ""),

@@ -1,0 +1,131 @@
+"""What single dialects accept, leave out and refuse beyond the conversation itself."""
+
+import anthropic
+import httpx
+import openai
+import pytest
+
+from tests.proxy.backstage import Backstage, policy
+
+GO = [{"role": "user", "content": "go"}]
+
+
+def _prompt(stage: Backstage) -> str:
+    return policy().tokenizer.decode(stage.engines[0].requests[-1]["input_ids"])
+
+
+def _messages(base: str, **body) -> anthropic.types.Message:
+    with anthropic.Anthropic(base_url=base, api_key="none", max_retries=0) as client:
+        return client.messages.create(**{"model": "m", "max_tokens": 9, "messages": GO} | body)
+
+
+@pytest.fixture
+def base(stage: Backstage) -> str:
+    run = stage.run()
+    stage.engine(run, "done")
+    return stage.execution(run)[1]
+
+
+def test_every_client_finds_the_models_listing(stage: Backstage, base: str) -> None:
+    with anthropic.Anthropic(base_url=base, api_key="none") as client:
+        assert [m.id for m in client.models.list()] == ["policy"]
+        assert client.models.retrieve("any-name").id == "any-name"
+    for prefix in ("/v1", ""):
+        with openai.OpenAI(base_url=f"{base}{prefix}", api_key="none") as client:
+            assert [m.id for m in client.models.list()] == ["policy"]
+            assert client.models.retrieve("any-name").id == "any-name"
+            assert client.responses.create(model="any-name", input="go").output_text == "done"
+
+
+def test_replies_and_errors_carry_the_id_that_clients_look_for(stage: Backstage, base: str) -> None:
+    assert _messages(base)._request_id
+    with openai.OpenAI(base_url=f"{base}/v1", api_key="none") as client:
+        assert client.chat.completions.create(model="m", messages=GO)._request_id
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.chat.completions.create(model="m", messages=GO, n=2)
+    assert refused.value.request_id
+
+
+def test_a_system_message_may_stand_in_mid_conversation(stage: Backstage, base: str) -> None:
+    said = [*GO, {"role": "assistant", "content": "read"}, {"role": "user", "content": "on"}]
+    _messages(base, messages=[*said, {"role": "system", "content": "You are told more."}])
+    assert _prompt(stage).endswith("<|im_start|>system\nYou are told more.<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_the_beta_query_changes_nothing(stage: Backstage, base: str) -> None:
+    body = {"model": "m", "max_tokens": 9, "messages": GO}
+    replies = [httpx.post(f"{base}/v1/messages{query}", json=body).json() for query in ("", "?beta=true")]
+    assert [reply["content"] for reply in replies] == [[{"type": "text", "text": "done"}]] * 2
+
+
+def test_blocks_that_wrap_text_are_read_as_text(stage: Backstage, base: str) -> None:
+    document = {
+        "type": "document",
+        "title": "notes",
+        "source": {"type": "text", "media_type": "text/plain", "data": "apple"},
+    }
+    found = {"type": "search_result", "source": "a.txt", "title": "t", "content": [{"type": "text", "text": "pear"}]}
+    _messages(base, messages=[{"role": "user", "content": [document, found]}])
+    assert "notes\napple\nt\na.txt\npear" in _prompt(stage)
+    file = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "AA=="}}
+    with pytest.raises(anthropic.BadRequestError, match="text only"):
+        _messages(base, messages=[{"role": "user", "content": [file]}])
+
+
+def test_tools_that_the_provider_runs_are_not_offered_and_those_of_clients_are(stage: Backstage, base: str) -> None:
+    tools = [
+        {"type": "web_search_20250305", "name": "web_search", "max_uses": 2},
+        {"type": "bash_20250124", "name": "bash"},
+        {"type": "custom", "name": "mine", "input_schema": {"type": "object", "properties": {}}},
+    ]
+    _messages(base, tools=tools)
+    assert "web_search" not in _prompt(stage)
+    assert '"name": "bash", "parameters": {"type": "object", "properties": {"command"' in _prompt(stage)
+    assert '"name": "mine"' in _prompt(stage)
+    server = {"type": "url", "url": "http://localhost", "name": "x"}
+    with (
+        anthropic.Anthropic(base_url=base, api_key="none") as client,
+        pytest.raises(anthropic.BadRequestError, match="mcp_servers is not supported"),
+    ):
+        client.beta.messages.create(model="m", max_tokens=9, messages=GO, mcp_servers=[server])
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"functions": [{"name": "f"}]}, "offer tools instead"),
+        ({"modalities": ["text", "audio"]}, "text only"),
+        ({"stop": ["x"] * 33}, "at most 32"),
+        ({"max_completion_tokens": "many"}, "must be int"),
+        ({"messages": "go"}, "must be list"),
+    ],
+)
+def test_what_chat_cannot_serve_is_refused_with_the_reason(base: str, changes: dict, word: str) -> None:
+    refused = httpx.post(f"{base}/v1/chat/completions", json={"model": "m", "messages": GO} | changes)
+    assert refused.status_code == 400
+    assert word in refused.json()["error"]["message"]
+
+
+def test_null_content_an_absent_one_and_an_empty_text_are_the_same(stage: Backstage, base: str) -> None:
+    function = {"name": "bash", "arguments": "{}"}
+    call = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
+    result = {"role": "tool", "tool_call_id": "1", "content": "apple"}
+    with openai.OpenAI(base_url=f"{base}/v1", api_key="none") as client:
+        for content in ({"content": None}, {"content": ""}, {}):
+            client.chat.completions.create(model="m", messages=[*GO, call | content, result])
+    prompts = [request["input_ids"] for request in stage.engines[0].requests]
+    assert prompts[0] == prompts[1] == prompts[2]
+
+
+def test_wishes_that_the_run_decides_are_recorded_and_not_obeyed(stage: Backstage) -> None:
+    run = stage.run()
+    engine = stage.engine(run, "done")
+    execution, base = stage.execution(run)
+    wishes = {"temperature": 0.1, "top_p": 0.5, "tool_choice": "none", "parallel_tool_calls": False}
+    with openai.OpenAI(base_url=f"{base}/v1", api_key="none") as client:
+        client.chat.completions.create(model="m", messages=GO, **wishes)
+        client.responses.create(model="m", input="go", **wishes)
+    assert [call.sampling["asked"] for call in stage.calls(execution)] == [wishes, wishes]
+    assert {(r["sampling_params"]["temperature"], r["sampling_params"]["top_p"]) for r in engine.requests} == {
+        (1.0, 1.0)
+    }
