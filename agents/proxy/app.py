@@ -28,6 +28,7 @@ from agents.proxy.registry import Sessions
 from agents.proxy.router import Router
 from agents.proxy.session import Prepared, Session
 from agents.proxy.store import Store
+from agents.proxy.tokenizer import TOKENISED
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -231,6 +232,7 @@ class ProxyApp:
             "calls": sum(router.num_calls.values()),
             "waiting": router.num_waiting,
             "spooled": recorder.num_spooled,
+            "tokenised": TOKENISED.count,
             "tokens": tokens,
             "bytes": num_bytes,
             "bytes_per_token": round(num_bytes / tokens, 2) if tokens else 0.0,

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 import codecs
 import json
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
+
+
+class Tally:
+    """A count that several threads add to."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.count = 0
+
+    def add(self, number: int) -> None:
+        with self._lock:
+            self.count += number
+
+
+#: Tokens that this process has made out of text.
+TOKENISED = Tally()
 
 
 class PolicyTokenizer:
@@ -27,7 +44,9 @@ class PolicyTokenizer:
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         # A batch of one: unlike `encode`, it releases the interpreter lock while it works.
         [encoding] = self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
-        return encoding.ids
+        ids: list[int] = encoding.ids
+        TOKENISED.add(len(ids))
+        return ids
 
     def decode(self, token_ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
         return self.backend.decode(list(token_ids), skip_special_tokens=skip_special_tokens)

@@ -10,7 +10,10 @@ __all__ = ["BENCHES", "Bench", "Figure", "load", "report"]
 BENCHES: dict[str, str] = {
     "tree": "gyreweb.bench.tree:run",
     "proxy": "gyreweb.bench.proxy:run",
+    "simulate": "gyreweb.bench.simulate:run",
     "select": "gyreweb.bench.select:run",
+    "store": "gyreweb.bench.store:run",
+    "tokenize": "gyreweb.bench.tokenize:run",
 }
 
 

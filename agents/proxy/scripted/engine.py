@@ -230,4 +230,12 @@ def _spans(versions: list[str]) -> list[dict[str, Any]]:
 
 
 def _shared(left: list[int], right: list[int]) -> int:
-    return next((n for n, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
+    """Number of leading ids that agree, by halves: prompts can have a million."""
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
