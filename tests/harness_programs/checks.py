@@ -137,8 +137,9 @@ def transcript(execution: Execution) -> str:
         row = call.row
         lines.append(
             f"--- call {row.number} of {row.parent_number} {row.role} [{row.conversation}] {row.state} "
-            f"{row.branch_reason} prefix {row.prefix_tokens} input {row.input_tokens} output {row.output_tokens} {row.error}"
+            f"{row.branch_reason} prefix {row.prefix_tokens} input {row.input_tokens} output {row.output_tokens} "
+            f"{row.error}"
         )
-        lines += [f"  {message['role']}: {str(message)[:3000]}" for message in row.messages]
+        lines += [f"  {message['role']}: {str(message)[:8000]}" for message in row.messages]
         lines.append(f"  => {row.reply}")
     return "\n".join(lines)

@@ -75,6 +75,7 @@ OPENCODE = Vocabulary(
         ("summary", "You are a context summarization agent"),
     ),
     num_auxiliary=1,
+    compaction_tokens=60_000,
 )
 
 CODEX = Vocabulary(
