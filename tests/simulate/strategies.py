@@ -76,9 +76,7 @@ def _some(*values: float) -> st.SearchStrategy[float]:
 
 
 @st.composite
-def some_workloads(
-    draw: st.DrawFn, executions_per_group: int, min_failures_per_h: float | None = None
-) -> Workload:
+def some_workloads(draw: st.DrawFn, executions_per_group: int, min_failures_per_h: float | None = None) -> Workload:
     """Tails, timeouts, unresolved and no-work executions, free and dear switches. Some groups stay usable."""
     unresolved = draw(_some(0.0, 0.0, 0.1, 0.5))
     workload = Workload(
@@ -124,7 +122,7 @@ def cases(draw: st.DrawFn, policies: tuple[str, ...] = tuple(POLICIES), failing:
     chosen = draw(some_settings(policy_kind))
     return Case(
         chosen,
-        draw(some_workloads(chosen.executions_per_group, 0.02 if failing else None)),
+        draw(some_workloads(chosen.executions_per_group, 0.1 if failing else None)),
         policy_kind,
         draw(st.integers(0, 10**6)),
     )

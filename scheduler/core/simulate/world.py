@@ -26,6 +26,8 @@ from scheduler.core.simulate.workload import HOUR_S, Durations, Workload
 
 Event = tuple[float, int, Callable[..., None], tuple[object, ...]]
 MAX_ROUNDS = 50
+#: Where rounding puts the moment to ask again at the present one, it is asked this much later.
+ROUNDING_S = 1e-3
 TICK_S = 1e-6
 
 
@@ -79,6 +81,9 @@ class World:
         if workload.cell_failures_per_h:
             for cell in self.cells:
                 self._plan_failure(cell)
+        for order in overrides:
+            if order.expires_at_s < INFINITE:
+                self.at(order.expires_at_s, self._wake)
 
     # Time
 
@@ -169,9 +174,9 @@ class World:
             if self.done or self.alarm:
                 break
         if self.alarm:
-            raise Stuck(f"dispatch pauses with an alarm: {self.num_void_in_a_row} groups in a row were void")
+            raise Stuck(self._why_void(accepted[-1].reason))
         if not self.done:
-            raise Stuck(f"decisions do not settle: {accepted}")
+            raise Stuck(f"{self._where()}: decisions do not settle: {'; '.join(d.reason for d in accepted)}")
 
     def _wake_later(self, decisions: list[Decision]) -> None:
         again_s = min((d.params["again_s"] for d in decisions if "again_s" in d.params), default=INFINITE)
@@ -183,9 +188,20 @@ class World:
     def _wake(self) -> None:
         self._dirty = True
 
+    def _where(self) -> str:
+        hours = self.now_s / HOUR_S
+        return f"{self.policy.kind} stands at version {self.version} of {self.settings.steps} after {hours:.2f} h"
+
     def _why_stuck(self) -> str:
         refused = "; ".join(d.reason for d in decide(self.snapshot(), self.policy, self.now_s))
-        return f"nothing is due at {self.now_s / HOUR_S:.2f} h and nothing is decided: {refused}"
+        return f"{self._where()}: nothing is due and nothing is decided: {refused}"
+
+    def _why_void(self, reason: str) -> str:
+        needed, lost = self.workload.min_votes, self.workload.unresolved_share
+        return (
+            f"{self._where()}: {reason}; a group needs the votes of min_votes {needed} of "
+            f"{self.settings.executions_per_group} executions, unresolved_share {lost:g} of them have none"
+        )
 
     # Rollout
 

@@ -1,0 +1,42 @@
+"""A simulated run that cannot go on says where it stands and what was refused, so that a person can mend it."""
+
+import pytest
+
+from scheduler.core.simulate import Stuck, Workload, World, simulate
+from scheduler.core.snapshot import Override
+from tests.simulate.strategies import make_settings
+
+
+def test_a_fixed_split_of_one_cell_names_the_missing_rollout_cell() -> None:
+    with pytest.raises(Stuck) as stuck:
+        simulate(make_settings(cells=1), Workload(), "async-streamed", 1)
+    assert "version 0 of 4" in str(stuck.value)
+    assert "no launch: 0 of 0 x 8 places are taken, 4 executions wait" in str(stuck.value)
+
+
+def test_groups_that_are_all_void_name_the_limit_and_the_outcomes() -> None:
+    with pytest.raises(Stuck) as stuck:
+        simulate(make_settings(max_void_groups=5), Workload(unresolved_share=1.0), "elastic", 1)
+    text = str(stuck.value)
+    assert "6 groups in a row were void (limit 5)" in text
+    assert "min_votes 2 of 2 executions, unresolved_share 1 of them" in text
+
+
+def test_dispatch_that_a_person_holds_is_named() -> None:
+    hold = Override(7, "hold_dispatch", expires_at_s=float("inf"))
+    with pytest.raises(Stuck, match="override 7 holds dispatch"):
+        simulate(make_settings(), Workload(), "elastic", 1, overrides=(hold,))
+
+
+def test_a_pinned_core_is_named() -> None:
+    pin = Override(3, "pin", expires_at_s=float("inf"), cell_index=0, role="rollout")
+    with pytest.raises(Stuck, match="override 3 pins it to rollout"):
+        simulate(make_settings(), Workload(), "elastic", 1, overrides=(pin,))
+
+
+def test_an_order_that_ends_lets_the_run_go_on() -> None:
+    hold = Override(7, "hold_dispatch", expires_at_s=3_600.0)
+    world = World(make_settings(), Workload(), "elastic", 1, overrides=(hold,))
+    world.run()
+    assert world.version == 4
+    assert world.tally.steps[0].finished_s > 3_600.0
