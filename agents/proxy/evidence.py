@@ -82,6 +82,17 @@ class Asked:
             yield from jobs_of(message)
 
 
+def asks_to_compact(request: ModelRequest) -> bool:
+    """Whether a request, as it stands, asks for a summary of the conversation that it holds."""
+    last = next((m for m in reversed(request.messages) if m["role"] != "system"), None)
+    question = last["content"][-_INSTRUCTION_CHARS:] if last is not None and last["role"] == "user" else ""
+    first = request.messages[0]
+    system = first["content"][:_INSTRUCTION_CHARS] if first["role"] == "system" else ""
+    if request.tools:
+        return bool(_COMPACTS.search(question) and _TEXT_ONLY.search(question))
+    return bool(_COMPACTS.search(question) or _COMPACTS.search(system))
+
+
 def tasks(messages: list[Message]) -> tuple[str, ...]:
     """Texts of users before the first tool call."""
     return tuple(m["content"] for m in messages[: _opening_end(messages)] if m["role"] == "user")
