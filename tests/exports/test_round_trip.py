@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from records import Made
 
 from agents.actions.import_export import import_export
 from agents.core.codec import decode_call
@@ -20,6 +19,7 @@ from agents.models import Assessment, Call, Draw, Execution, Group, Node, Projec
 from agents.replay import replay_draws
 from agents.report import report
 from agents.web.executions import Filters
+from tests.processor.records import Made
 
 FORMATS = ("parquet", "jsonl")
 
