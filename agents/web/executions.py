@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from django.db.models import F, Q, QuerySet, Value
 from django.db.models.functions import Coalesce
 
-from agents.models import Assessment, Draw, Execution, Group, Run, SelectionRecord, Trajectory
+from agents.models import Assessment, Draw, Execution, Group, Reassessment, Run, SelectionRecord, Trajectory
 
 PAGE_SIZE = 50
 OUTCOMES = [choice.value for choice in Execution.Outcome]
@@ -32,6 +33,8 @@ class Filters:
     text: str = ""
     group: int | None = None
     batch: int | None = None
+    reward_from: float | None = None
+    reward_below: float | None = None
     before: int | None = None
 
     @classmethod
@@ -43,6 +46,8 @@ class Filters:
             text=query.get("q", "").strip()[:120],
             group=_number(query.get("group")),
             batch=_number(query.get("batch")),
+            reward_from=_real(query.get("reward_from")),
+            reward_below=_real(query.get("reward_below")),
             before=_number(query.get("before")),
         )
 
@@ -51,11 +56,21 @@ class Filters:
         values = {"state": self.state, "outcome": self.outcome, "kind": self.kind, "q": self.text}
         values |= {"group": "" if self.group is None else str(self.group)}
         values |= {"batch": "" if self.batch is None else str(self.batch)}
+        values |= {"reward_from": "" if self.reward_from is None else f"{self.reward_from:g}"}
+        values |= {"reward_below": "" if self.reward_below is None else f"{self.reward_below:g}"}
         return {name: value for name, value in values.items() if value}
 
 
 def _number(raw: str | None) -> int | None:
     return int(raw) if raw and raw.isdecimal() and len(raw) < 16 else None
+
+
+def _real(raw: str | None) -> float | None:
+    try:
+        value = float(raw or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def filtered(run: Run, filters: Filters) -> QuerySet[Execution]:
@@ -72,6 +87,10 @@ def filtered(run: Run, filters: Filters) -> QuerySet[Execution]:
         rows = rows.filter(group__number=filters.group)
     if filters.batch is not None:
         rows = rows.filter(group__batch=filters.batch)
+    if filters.reward_from is not None:
+        rows = rows.filter(reward__gte=filters.reward_from)
+    if filters.reward_below is not None:
+        rows = rows.filter(reward__lt=filters.reward_below)
     if filters.text:
         number = _number(filters.text)
         found = Q(group__task__name__icontains=filters.text) | Q(reason_code__icontains=filters.text)
@@ -88,6 +107,11 @@ def page(run: Run, filters: Filters, size: int = PAGE_SIZE) -> tuple[list[Execut
     found = list(rows[: size + 1])
     more = len(found) > size
     return found[:size], found[size - 1].pk if more else None
+
+
+def num_ended(run: Run, filters: Filters) -> int:
+    """How many of the filtered executions an export would hold."""
+    return filtered(run, filters).filter(state__in=[Execution.State.FINISHED, Execution.State.CANCELLED]).count()
 
 
 def longest(run: Run, now: datetime, count: int = 6) -> list[Execution]:
@@ -107,8 +131,20 @@ def siblings(execution: Execution) -> list[Execution]:
     return list(rows.only(*LIST_FIELDS).order_by("index"))
 
 
-def newest_assessment(execution: Execution) -> Assessment | None:
-    return execution.assessments.order_by("-id").first()
+def assessments(execution: Execution) -> list[Assessment]:
+    """Every verdict, newest first, each with the wish that asked for it if one did."""
+    rows = execution.assessments.select_related("reassessment__owner").order_by("-id")
+    return list(rows)
+
+
+def reassessments(execution: Execution) -> list[Reassessment]:
+    return list(execution.reassessments.select_related("owner").order_by("-id"))
+
+
+def open_reassessment(execution: Execution) -> Reassessment | None:
+    """The newest wish for another verdict that has none: it waits, is worked on, or failed."""
+    rows = execution.reassessments.filter(assessment=None).select_related("owner")
+    return rows.order_by("-id").first()
 
 
 def trajectories(execution: Execution) -> list[Trajectory]:

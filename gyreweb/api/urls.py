@@ -6,7 +6,7 @@ from drf_spectacular.views import SpectacularAPIView
 from gyreweb.api import schema as _schema  # noqa: F401  (registers how tokens are described)
 from gyreweb.api.docs import api_docs
 from gyreweb.api.problems import no_such_address
-from gyreweb.api.views import executions, runs, scheduling, simulations
+from gyreweb.api.views import executions, processing, runs, scheduling, simulations
 
 v1 = [
     path("schema", SpectacularAPIView.as_view(), name="schema"),
@@ -22,8 +22,17 @@ v1 = [
     path("runs/<int:run_id>/batches", scheduling.Batches.as_view()),
     path("runs/<int:run_id>/overrides", scheduling.Overrides.as_view()),
     path("runs/<int:run_id>/overrides/<int:override_id>", scheduling.OverrideItem.as_view()),
+    path("runs/<int:run_id>/groups", processing.Groups.as_view()),
+    path("runs/<int:run_id>/report", processing.Report.as_view()),
+    path("runs/<int:run_id>/calls/quarantined", processing.Quarantined.as_view()),
+    path("runs/<int:run_id>/calls/false_forks", processing.FalseForks.as_view()),
+    path("runs/<int:run_id>/exports/<str:table>.<str:extension>", processing.Export.as_view()),
+    path("groups/<int:group_id>", processing.GroupItem.as_view()),
     path("executions/<int:execution_id>", executions.ExecutionItem.as_view()),
     path("executions/<int:execution_id>/tree", executions.ExecutionTree.as_view()),
+    path("executions/<int:execution_id>/assessments", processing.Assessments.as_view()),
+    path("executions/<int:execution_id>/reassess", processing.Reassess.as_view()),
+    path("executions/<int:execution_id>/selection", processing.Selection.as_view()),
     path("executions/<int:execution_id>/cancel", executions.CancelExecution.as_view()),
     path("simulations", simulations.Simulations.as_view()),
     path("simulations/<int:simulation_id>", simulations.SimulationItem.as_view()),

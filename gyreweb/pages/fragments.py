@@ -94,7 +94,7 @@ def _batches(facts: RunFacts) -> dict[str, Any]:
     }
 
 
-EVERY_PAGE = frozenset({"run", "executions", "cells", "decisions", "batches", "config"})
+EVERY_PAGE = frozenset({"run", "executions", "groups", "cells", "decisions", "batches", "report", "config", "what_if"})
 FRAGMENTS = (
     Fragment("state", "pages/_state.html", EVERY_PAGE, STATE_EVENTS, _facts),
     Fragment(

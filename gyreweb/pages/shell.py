@@ -17,8 +17,9 @@ from agents.web.runs import state_counts
 
 THEMES = ("auto", "light", "dark")
 TABS = (
-    ("run", "Overview"), ("executions", "Executions"), ("cells", "Cells"), ("decisions", "Decisions"),
-    ("batches", "Batches"), ("config", "Config"),
+    ("run", "Overview"), ("executions", "Executions"), ("groups", "Groups"), ("cells", "Cells"),
+    ("decisions", "Decisions"), ("batches", "Batches"), ("what_if", "What-if"), ("report", "Report"),
+    ("config", "Config"),
 )  # fmt: skip
 
 

@@ -1,9 +1,9 @@
 """Addresses of the pages."""
 
 from django.contrib.auth.views import LogoutView
-from django.urls import path
+from django.urls import include, path
 
-from gyreweb.pages.views import execution, executions, launch, run, runs, sign_in, simulations, tabs
+from gyreweb.pages.views import execution, executions, groups, launch, report, run, runs, sign_in, simulations, tabs
 
 urlpatterns = [
     path("login/", sign_in.SignIn.as_view(), name="login"),
@@ -22,10 +22,17 @@ urlpatterns = [
     path("runs/<int:run_id>/decisions/<int:number>.json", tabs.decision_inputs, name="decision_inputs"),
     path("runs/<int:run_id>/batches/", tabs.batches, name="batches"),
     path("runs/<int:run_id>/config/", tabs.config, name="config"),
+    path("runs/<int:run_id>/what-if/", include("gyreweb.pages.what_if_urls")),
     path("runs/<int:run_id>/executions/", executions.executions, name="executions"),
+    path("runs/<int:run_id>/groups/", groups.groups, name="groups"),
+    path("runs/<int:run_id>/groups/<str:kind>/<int:number>/", groups.group, name="group"),
+    path("runs/<int:run_id>/report/", report.report, name="report"),
+    path("runs/<int:run_id>/quarantine/", report.quarantine, name="quarantine"),
     path("executions/<int:execution_id>/", execution.execution, name="execution"),
     path("executions/<int:execution_id>/outline/", execution.outline_rows, name="execution_outline"),
     path("executions/<int:execution_id>/cancel/", execution.cancel, name="cancel_execution"),
+    path("executions/<int:execution_id>/reassess/", execution.reassess, name="reassess_execution"),
+    path("executions/<int:execution_id>/replay/", execution.replay, name="replay_execution"),
     path("simulations/", simulations.simulations, name="simulations"),
     path("simulations/<int:simulation_id>/", simulations.simulation, name="simulation"),
     path("simulations/<int:simulation_id>/decisions/", simulations.decisions, name="simulated_decisions"),

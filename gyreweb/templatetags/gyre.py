@@ -115,6 +115,17 @@ def since(end: datetime | None, start: datetime | None) -> timedelta | None:
 
 
 @register.filter
+def times(value: float, factor: float) -> float:
+    """For coordinates of drawings."""
+    return round(float(value) * float(factor), 2)
+
+
+@register.filter
+def plus(value: float, more: float) -> float:
+    return round(float(value) + float(more), 2)
+
+
+@register.filter
 def item(mapping: dict[Any, Any], key: Any) -> Any:
     return mapping.get(key)
 

@@ -23,6 +23,8 @@ FILTERS = [
     OpenApiParameter("kind", str, enum=["training", "evaluation"]),
     OpenApiParameter("group", int),
     OpenApiParameter("batch", int),
+    OpenApiParameter("reward_from", float),
+    OpenApiParameter("reward_below", float),
     OpenApiParameter("q", str),
 ]
 

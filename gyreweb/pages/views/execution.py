@@ -11,6 +11,8 @@ from django.views.decorators.http import require_GET, require_POST
 
 from agents.actions.cancel_execution import cancel_execution
 from agents.actions.errors import Refused
+from agents.actions.reassess_execution import request_reassessment, why_not
+from agents.replay import replay_draws
 from agents.web import access, calls, outline
 from agents.web import executions as execution_queries
 from agents.web import tokens as token_queries
@@ -34,11 +36,24 @@ def execution(request: HttpRequest, execution_id: int) -> HttpResponse:
         return show(request, "pages/_workspace.html", context, run=found.run, section="executions")
     context |= {
         "timeline": {"calls": calls.timeline_of(found), "took": _took(found)},
-        "assessment": execution_queries.newest_assessment(found),
+        "assessments": execution_queries.assessments(found),
+        "reassessment": execution_queries.open_reassessment(found),
+        "no_reassessment": why_not(found) if found.finished_at else "",
+        "record": execution_queries.selection_record(found),
+        "draws": execution_queries.draws(found),
+        "passed_over": _passed_over(found),
         "siblings": execution_queries.siblings(found),
         "api_path": f"/api/v1/executions/{found.pk}",
     }
     return show(request, "pages/execution.html", context, run=found.run, section="executions")
+
+
+def _passed_over(found: Any) -> list[tuple[str, list[int]]]:
+    """Why selection passed calls over, each reason with its calls."""
+    calls_by_reason: dict[str, list[int]] = {}
+    for call, reason in found.exclusions:
+        calls_by_reason.setdefault(outline.REASONS.get(reason, reason), []).append(call)
+    return sorted(calls_by_reason.items(), key=lambda item: item[1])
 
 
 def _took(found: Any) -> float | None:
@@ -142,6 +157,34 @@ def outline_rows(request: HttpRequest, execution_id: int) -> HttpResponse:
         "selected": _number(request.GET.get("call")),
     }
     return show(request, "pages/_outline.html", context, run=found.run, section="executions")
+
+
+@page
+@require_GET
+def replay(request: HttpRequest, execution_id: int) -> HttpResponse:
+    """Whether the draws on record come out again, as a fragment of the page."""
+    found = access.execution_for(viewer_of(request), execution_id)
+    return show(request, "pages/_replay.html", {"replayed": replay_draws(found)}, run=found.run, section="executions")
+
+
+@page
+@require_POST
+def reassess(request: HttpRequest, execution_id: int) -> HttpResponse:
+    viewer = viewer_of(request)
+    found = access.execution_for(viewer, execution_id)
+    if not viewer.can_operate:
+        return HttpResponseForbidden("This needs the permission to operate runs.")
+    reason = request.POST.get("reason", "").strip()
+    if not reason:
+        messages.error(request, "To assess an execution again, say why.")
+        return redirect("execution", execution_id)
+    try:
+        request_reassessment(found, user=viewer.user, reason=reason)
+    except Refused as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, "Queued. The verdict appears below when the evaluator has run.")
+    return redirect("execution", execution_id)
 
 
 @page

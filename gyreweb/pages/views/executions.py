@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
+from agents.exports.tables import CSV_TABLES, FORMATS, TABLES
 from agents.web import access
 from agents.web import executions as execution_queries
 from gyreweb.pages import fragments
@@ -24,8 +25,14 @@ def executions(request: HttpRequest, run_id: int) -> HttpResponse:
         "next_query": urlencode(filters.query() | {"before": str(before)}) if before else "",
         "outcomes": execution_queries.OUTCOMES,
         "filtered": bool(filters.query()),
+        "filter_query": urlencode(filters.query()),
+        "num_exported": execution_queries.num_ended(facts.run, filters),
     }
     if request.headers.get("HX-Request"):
         return show(request, "pages/_execution_rows.html", context, run=facts.run, section="executions")
-    context |= fragments.page_context(facts, "executions")
+    context |= fragments.page_context(facts, "executions") | {
+        "export_tables": [(table.name, table.description) for table in TABLES.values()],
+        "export_formats": FORMATS,
+        "csv_tables": CSV_TABLES,
+    }
     return show(request, "pages/executions.html", context, run=facts.run, section="executions")
