@@ -63,8 +63,12 @@ class Form:
         return [why for name, why in self.problems.items() if name not in shown]
 
 
-def form_of(present: Present, data: QueryDict | None) -> Form:
-    """The form with what was typed, checked; without data the present values."""
+def form_of(present: Present, data: QueryDict | None, before: Question | None = None) -> Form:
+    """The form with what was typed, checked; without data what was asked before, or the present values."""
+    if data is None and before is not None:
+        asked = {name: ", ".join(as_text(value) for value in values) for name, values in before.values.items()}
+        fields = [_field(choice, present, asked, {}) for choice in CHOICES]
+        return Form(fields, before.span, as_text(before.hours or USUAL_HOURS), str(before.seeds), {}, before)
     if data is None:
         fields = [_field(choice, present, {}, {}) for choice in CHOICES]
         span = "rest" if present.goes_on else "whole"

@@ -88,7 +88,7 @@ def sentences(decisions: list[Decision], cells: list[Cell]) -> list[Sentence]:
 def sentence(decision: Decision | SimulatedDecision, names: dict[int, str]) -> Sentence:
     """A reason reads "cell 1 stays in rollout: 1 x 64 < W 70": headline, then numbers. A short one is all headline."""
     tone, tag = _tone(decision)
-    text = _typeset(decision.reason)
+    text = typeset(decision.reason)
     head, colon, why = text.partition(": ")
     if not colon and len(text) <= MAX_HEAD:
         why = ""
@@ -100,7 +100,7 @@ def sentence(decision: Decision | SimulatedDecision, names: dict[int, str]) -> S
     return Sentence(decision.number, at, tone, tag, head, why, decision.accepted, decision.params)
 
 
-def _typeset(reason: str) -> str:
+def typeset(reason: str) -> str:
     """Signs instead of their ASCII stand-ins."""
     for plain, sign in ((" x ", " × "), (">=", "≥"), ("<=", "≤"), (" rho ", " ρ ")):
         reason = reason.replace(plain, sign)

@@ -132,10 +132,12 @@ def _answer(
 
 def in_words(ratio: Interval, more: str, less: str) -> str:
     """ "12% longer [8, 15]": percent against the present settings."""
-    low, high = sorted((abs(100 * (ratio.low - 1)), abs(100 * (ratio.high - 1))))
     if ratio.low < 1.0 < ratio.high:
         return _noise(ratio)
-    return f"{abs(100 * (ratio.mean - 1)):.0f}% {more if ratio.mean > 1 else less} [{low:.0f}, {high:.0f}]"
+    low, high = sorted((abs(100 * (ratio.low - 1)), abs(100 * (ratio.high - 1))))
+    mean = abs(100 * (ratio.mean - 1))
+    places = 0 if mean >= 10 else 1
+    return f"{mean:.{places}f}% {more if ratio.mean > 1 else less} [{low:.{places}f}, {high:.{places}f}]"
 
 
 def _noise(ratio: Interval) -> str:
@@ -174,7 +176,7 @@ def recommendation(points: Sequence[PointAnswer], fit: Mapping[str, Any]) -> lis
 
 def _about_best(best: PointAnswer, tried: Sequence[PointAnswer]) -> str:
     assert best.ratio is not None
-    text = f"{_capital(best.label)} would take {in_words(best.ratio, 'longer', 'less time')} than the present settings"
+    text = f"With {best.label} it would take {in_words(best.ratio, 'longer', 'less time')} than the present settings"
     high = best.ratio.high
     alike = [p for p in tried if p is not best and p.faster and p.ratio and p.ratio.low < high and not _more_gpus(p)]
     if alike:
@@ -192,27 +194,37 @@ def _about_none(tried: Sequence[PointAnswer]) -> str:
         point = tried[0]
         assert point.ratio is not None
         if point.faster:
-            return f"{_capital(point.label)} would take {in_words(point.ratio, 'longer', 'less time')}, with more GPUs."
+            return f"With {point.label} it would take {in_words(point.ratio, 'longer', 'less time')}, on more GPUs."
         if point.differs:
-            return f"{_capital(point.label)} would take {in_words(point.ratio, 'longer', 'less time')}: keep what is."
-        return f"{_capital(point.label)} makes no difference {_noise(point.ratio)}."
+            return f"With {point.label} it would take {in_words(point.ratio, 'longer', 'less time')}: keep what is."
+        return f"With {point.label} there is no difference {_noise(point.ratio)}."
     if not worse:
         return "Nothing that was tried differs from the present settings beyond the noise."
     return "Keep the present settings: with as many GPUs nothing that was tried is faster beyond the noise."
 
 
 def _about_gpus(tried: Sequence[PointAnswer], best: PointAnswer | None) -> list[str]:
-    """For points with other cells: the time against what they cost."""
+    """For points with other cells that nothing beats in both: the time against what it costs."""
+    if len(tried) == 1 and not tried[0].faster:
+        return []  # said already
     found = []
     for point in tried:
-        if point is best or point.ratio is None or point.cell_ratio is None or (len(tried) == 1 and not point.faster):
+        if point is best or point.ratio is None or point.cell_ratio is None or "cells" not in point.changes:
             continue
-        if "cells" in point.changes and len(found) < 3:
+        if not any(_beats(other, point) for other in tried):
             time = in_words(point.ratio, "longer", "less time") if point.differs else "about as long"
             cost = point.cell_ratio.mean - 1.0
             price = f"{abs(100 * cost):.0f}% {'more' if cost > 0 else 'fewer'} cell-hours"
-            found.append(f"{_capital(point.label)}: {time}, for {price}.")
-    return found
+            found.append(f"{point.label}: {time}, for {price}.")
+    return found[:3]
+
+
+def _beats(one: PointAnswer, other: PointAnswer) -> bool:
+    """About as fast or faster for clearly fewer cell-hours, or faster for about as many."""
+    if one is other or one.ratio is None or one.cell_ratio is None or other.ratio is None or other.cell_ratio is None:
+        return False
+    faster, cheaper = one.ratio.mean / other.ratio.mean, one.cell_ratio.mean / other.cell_ratio.mean
+    return (faster < 1.0 + WORTH and cheaper < 1.0 - WORTH) or (faster < 1.0 - WORTH and cheaper < 1.0 + WORTH)
 
 
 def _doubts(points: Sequence[PointAnswer], fit: Mapping[str, Any]) -> list[str]:
@@ -223,7 +235,7 @@ def _doubts(points: Sequence[PointAnswer], fit: Mapping[str, Any]) -> list[str]:
             change = point.mean_staleness - base
             if change > STALENESS_WORTH:
                 found.append(
-                    f"{_capital(point.label)} trains on older tokens: E[d] {base:.1f} becomes {base + change:.1f}."
+                    f"With {point.label} it trains on older tokens: E[d] {base:.1f} becomes {base + change:.1f}."
                 )
     error = fit.get("error", {}).get("hours_per_step")
     if error is not None and abs(error) > POOR_FIT:
@@ -234,7 +246,3 @@ def _doubts(points: Sequence[PointAnswer], fit: Mapping[str, Any]) -> list[str]:
     if fit.get("groups", FEW_GROUPS) < FEW_GROUPS:
         found.append(f"It rests on {fit['groups']} complete groups only; ask again when more are recorded.")
     return found[:4]
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -25,7 +25,7 @@ function plot(element, width, data) {
     const known = new Map(line.points.map((point) => [point[0], point]));
     const column = (index) => xs.map((x) => known.get(x)?.[index] ?? null);
     const tone = colour(TONES[i % TONES.length]);
-    const hidden = { stroke: "transparent", spanGaps: true, points: { show: false }, value: () => "" };
+    const hidden = { stroke: "transparent", spanGaps: true, points: { show: false }, value: () => "", class: "edge" };
     series.push({ label: line.label, stroke: tone, width: 2, dash: i ? [6, 2 + 2 * i] : undefined, spanGaps: true, value: (u, v, _, at) => said(u, i, at), points: { show: true, size: 6 } });
     columns.push(column(1));
     series.push({ ...hidden, label: "low" }, { ...hidden, label: "high" });

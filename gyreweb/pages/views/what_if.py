@@ -22,6 +22,7 @@ from scheduler.actions.apply_what_if import apply_what_if, preview_what_if
 from scheduler.actions.end_what_if import cancel_what_if, resume_what_if
 from scheduler.actions.start_what_if import start_what_if
 from scheduler.web import what_ifs
+from scheduler.web.decisions import typeset
 from scheduler.whatif.question import told
 from scheduler.whatif.reading import present
 
@@ -54,7 +55,9 @@ def what_if(request: HttpRequest, run_id: int) -> HttpResponse:
         if asked:
             raise
         shown = None
-    return _page(request, facts, now, what_if_form.form_of(now, None), shown)
+    return _page(
+        request, facts, now, what_if_form.form_of(now, None, shown.question if shown is not None else None), shown
+    )
 
 
 def _page(
@@ -133,8 +136,8 @@ def preview(request: HttpRequest, run_id: int, what_if_id: int, number: int) -> 
     except Refused as error:
         context["refused"] = str(error)
     else:
-        without = [(d.accepted, d.reason) for d in found.without]
-        with_it = [(d.accepted, d.reason) for d in found.with_it]
+        without = [(d.accepted, typeset(d.reason)) for d in found.without]
+        with_it = [(d.accepted, typeset(d.reason)) for d in found.with_it]
         context |= {
             "gone": [line for line in without if line not in with_it],
             "new": [line for line in with_it if line not in without],
