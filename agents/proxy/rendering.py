@@ -18,7 +18,7 @@ from typing import Any, Literal
 from renderers import config_from_name, create_renderer
 from renderers.configs import DefaultRendererConfig
 
-from agents.proxy.families import TEMPLATE, BadPolicyFolder, family
+from agents.proxy.families import TEMPLATE, BadPolicyFolder, Family, chat_template, family
 from agents.proxy.tokenizer import PolicyTokenizer
 
 Message = dict[str, Any]
@@ -58,7 +58,13 @@ class Rendering:
         #: Longest context that the policy was made for; None when its folder does not say.
         self.max_tokens: int | None = settings.get("max_position_embeddings")
         self.tokenizer = PolicyTokenizer(folder)
-        self.renderer = create_renderer(self.tokenizer, _config(found.renderer, self))
+        try:
+            self.renderer = create_renderer(self.tokenizer, _config(found.renderer, self))
+        except Exception as error:  # whatever a renderer misses in this vocabulary
+            if not chat_template(folder):
+                raise BadPolicyFolder(f"{folder}: {found.renderer} cannot render it: {error}") from error
+            found = Family(TEMPLATE, found.tool_marks)
+            self.renderer = create_renderer(self.tokenizer, _config(TEMPLATE, self))
         self.stop_ids: tuple[int, ...] = tuple(self.renderer.get_stop_token_ids())
         self.close_id = self.stop_ids[0]
         probe: list[Message] = [{"role": "user", "content": "."}]

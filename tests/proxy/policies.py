@@ -25,11 +25,14 @@ CHAT_TEMPLATE = """
 """
 
 
-def write(folder: Path, model_type: str = "", known_as: str = "", template: str = "") -> Path:
-    """A folder that can be rendered, without weights."""
+def write(folder: Path, model_type: str = "", known_as: str = "", template: str = "", without: str = "") -> Path:
+    """A folder that can be rendered, without weights; `without`: a mark that its vocabulary lacks."""
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = Tokenizer.from_file(str(BUNDLED_POLICY / "tokenizer.json"))
-    tokenizer.add_special_tokens([AddedToken(mark, special=True, normalized=False) for mark in _MARKS.split()])
+    vocabulary = (BUNDLED_POLICY / "tokenizer.json").read_text()
+    tokenizer = Tokenizer.from_str(vocabulary.replace(f'"{without}"', '"<|none|>"') if without else vocabulary)
+    tokenizer.add_special_tokens(
+        [AddedToken(mark, special=True, normalized=False) for mark in _MARKS.split() if mark != without]
+    )
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>"}
     (folder / "tokenizer_config.json").write_text(

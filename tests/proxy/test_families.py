@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agents.proxy.parsing import ReplyParser
-from agents.proxy.rendering import CannotBridge, Rendering
+from agents.proxy.rendering import BadPolicyFolder, CannotBridge, Rendering
 from agents.proxy.replies import Reply
 from tests.proxy import policies
 
@@ -133,6 +133,10 @@ def test_a_family_whose_replies_end_with_the_next_turns_first_token_is_rendered_
     rendering = Rendering(policies.write(tmp_path, kind))
     with pytest.raises(CannotBridge):
         rendering.continuation([RESULT], "reply")
+    call = "<tool_call>bash\n<arg_key>command</arg_key>\n<arg_value>ls</arg_value>\n</tool_call>"
+    reply, num_early = _read(rendering, f"{'' if rendering.opens_thinking else '<think>'}read</think>done\n{call}")
+    assert (reply.reasoning, reply.content, num_early > 1) == ("read", "done", True)
+    assert [use.arguments for use in reply.tool_calls] == [{"command": "ls"}]
     whole = rendering.whole([*OPENING, CALL, RESULT], TOOLS)
     assert rendering.tokenizer.decode(whole).endswith(rendering.tokenizer.decode(rendering.generation_prompt))
 
@@ -149,3 +153,14 @@ def test_an_unknown_family_is_rendered_whole_by_its_own_template(templated: Rend
     reply, _ = _read(templated, "done\n<tool_call>" + json.dumps({"name": "bash", "arguments": {}}) + "</tool_call>")
     assert reply.content == "done"
     assert [use.name for use in reply.tool_calls] == ["bash"]
+
+
+def test_a_vocabulary_that_lacks_a_mark_of_its_family_is_rendered_by_its_template_or_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadPolicyFolder, match="</think>"):
+        Rendering(policies.write(tmp_path / "bare", "qwen2", without="</think>"))
+    rendering = Rendering(
+        policies.write(tmp_path / "own", "qwen2", template=policies.CHAT_TEMPLATE, without="</think>")
+    )
+    assert rendering.tokenizer.decode(rendering.whole(OPENING, None)).startswith(
+        "<|im_start|>system\nYou are an agent."
+    )
