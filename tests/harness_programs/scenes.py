@@ -64,6 +64,7 @@ def delegation(words: Vocabulary, cut: Callable[[], Awaitable[None]], slow_s: fl
                 ),
                 "Two helpers.",
             ),
+            *words.gather(),
             Reply((write(words, "/app/a.txt", "apple\n"),)),
             Reply((words.shell("cat /app/a.txt"),)),
             words.final(),

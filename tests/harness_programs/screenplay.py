@@ -32,9 +32,12 @@ class Call:
 
 @dataclass
 class Reply:
-    """One scripted reply. `first`, when given, is what the first request that gets it meets instead."""
+    """One scripted reply. `first`, when given, is what the first request that gets it meets instead.
 
-    calls: tuple[Call, ...] = ()
+    `calls` may depend on the text of the prompt.
+    """
+
+    calls: tuple[Call, ...] | Callable[[str], tuple[Call, ...]] = ()
     text: str = ""
     first: Callable[[list[int]], Turn] | None = None
 
@@ -68,6 +71,7 @@ class Screenplay:
         if continued is not None:
             return continued
         role, conversation, step, reply = self._find(input_ids)
+        assert not callable(reply.calls)
         text = "\n".join([reply.text, *(tool_text(call.tool, **call.arguments) for call in reply.calls)])
         output = sampled(text)
         first, reply.first = reply.first, None
@@ -110,7 +114,8 @@ class Screenplay:
             self.problems.append(f"nobody wrote {conversation}")
             return family, conversation, step, Reply(text="nothing")
         reply = part[min(step, len(part) - 1)]
-        labelled = Reply(reply.calls, f"{reply.text} ({conversation}.{step})".strip(), reply.first)
+        calls = reply.calls(text) if callable(reply.calls) else reply.calls
+        labelled = Reply(calls, f"{reply.text} ({conversation}.{step})".strip(), reply.first)
         reply.first = None
         return family, conversation, step, labelled
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,8 @@ class Vocabulary:
     write: Callable[[str, str], Call] | None = None
     edit: Callable[[str, str, str], Call] | None = None
     agent: Callable[[str, str], Call] | None = None
+    #: Replies that wait for sub-agents, where starting them does not.
+    gather: Callable[[], list[Reply]] = list
     final: Callable[[], Reply] = lambda: Reply(text="All is done.")
     cues: tuple[tuple[str, str], ...] = ()
     compacts: bool = True
@@ -78,8 +81,20 @@ OPENCODE = Vocabulary(
     compaction_tokens=60_000,
 )
 
+
+def _wait_for_agents() -> list[Reply]:
+    def calls(prompt: str) -> tuple[Call, ...]:
+        agents = list(dict.fromkeys(re.findall(r"agent_id\W+([0-9a-f-]{36})", prompt)))
+        return (Call("multi_agent_v1__wait_agent", {"targets": agents, "timeout_ms": 60_000}),)
+
+    return [Reply(calls, "Waiting."), Reply(calls)]
+
+
 CODEX = Vocabulary(
     shell=lambda command: Call("exec_command", {"cmd": command}),
+    agent=lambda name, prompt: Call("multi_agent_v1__spawn_agent", {"message": prompt}),
+    gather=_wait_for_agents,
+    compaction_tokens=60_000,
     cues=(("summary", "CONTEXT CHECKPOINT COMPACTION"),),
 )
 
