@@ -1,7 +1,7 @@
 """What a capture does not keep: credentials always; vendors' long prompt texts unless they are asked for.
 
 A cut text keeps its opening words and says its length and hash, so equal texts stay equal and different ones different.
-What the model said before, and what its tool calls handed over, stays readable where a cut text carries it.
+What the model said before, and what its tool calls handed over, stays readable where a user's text carries it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ REDACTED = "<redacted>"
 
 #: Texts of at most so many characters stay as they are: system prompts, users' texts, tool results.
 _SHORT = {"system prompt": 160, "vendor text": 400, "tool result": 2_000}
-#: How many words of a cut text stay.
-_HEAD_CHARS = 64
+#: How much of a cut text stays: of its beginning, and of a tool's description.
+_HEAD_CHARS, _DESCRIPTION_CHARS = 120, 60
 #: Said texts shorter than this are not looked for in cut texts.
 _SAID_CHARS = 12
 _SUMMARY_BODY = re.compile(r"<summary>\s*(.*?)\s*</summary>", re.DOTALL | re.IGNORECASE)
@@ -50,6 +50,8 @@ class Cutter:
 
     def __init__(self) -> None:
         self._said: dict[str, None] = {}
+        #: A text is cut the same way whenever it comes again.
+        self._cut: dict[tuple[str, str], str] = {}
 
     def hear(self, reply: Any) -> None:
         """A reply of the model, in any dialect: its texts and the arguments of its tool calls."""
@@ -107,10 +109,13 @@ class Cutter:
         bare = text.rstrip("\n")
         if len(bare) <= _SHORT[what] or bare.startswith("x-anthropic-billing-header"):
             return text
-        carried = [said for said in self._said if said in bare]
-        carried = [said for said in carried if not any(said != other and said in other for other in carried)]
-        own = "".join(f"\n…own text: {said}" for said in carried)
-        return f"{_head(bare)}<{what} {len(bare)} chars, sha256 {_hash(bare)}>{own}{text[len(bare) :]}"
+        known = (what, _hash(bare))
+        if known not in self._cut:
+            carried = [said for said in self._said if said in bare] if what == "vendor text" else []
+            carried = [said for said in carried if not any(said != other and said in other for other in carried)]
+            own = "".join(f"\n…own text: {said}" for said in carried)
+            self._cut[known] = f"{_head(bare)}<{what} {len(bare)} chars, sha256 {known[1]}>{own}"
+        return self._cut[known] + text[len(bare) :]
 
 
 def _is_secret(name: str) -> bool:
@@ -118,9 +123,8 @@ def _is_secret(name: str) -> bool:
 
 
 def _head(text: str) -> str:
-    """Opening words, up to the end of the first line or sentence part."""
-    line = text.lstrip().splitlines()[0][:_HEAD_CHARS]
-    words = line.rsplit(" ", 1)[0] if len(line) == _HEAD_CHARS else line
+    """Opening words on one line."""
+    words = " ".join(text[: 2 * _HEAD_CHARS].split())[:_HEAD_CHARS].rsplit(" ", 1)[0]
     return f"{words} " if words else ""
 
 
@@ -133,7 +137,7 @@ def _tool(tool: Any) -> Any:
     if not isinstance(tool, dict):
         return tool
     cut = dict(tool)
-    if isinstance(cut.get("description"), str) and len(cut["description"]) > _HEAD_CHARS:
+    if isinstance(cut.get("description"), str) and len(cut["description"]) > _DESCRIPTION_CHARS:
         cut["description"] = f"<tool description {len(tool['description'])} chars, sha256 {_hash(tool['description'])}>"
     for name in ("input_schema", "parameters"):
         if isinstance(cut.get(name), dict):

@@ -61,7 +61,7 @@ class Row:
 
     def revise(self, role: str) -> None:
         """Later requests showed that its role is another."""
-        if role.endswith(SUMMARY_SUFFIX) and self.departure is not None:
+        if role.endswith(SUMMARY_SUFFIX) and (self.departure is not None or self.branch_reason):
             self.branch_reason, self.departure = "compaction", None
         self.role = role
         if role == AUXILIARY:
