@@ -77,6 +77,7 @@ class World:
         self._wake_s = INFINITE
         self._pool_end_s = INFINITE
         self._resumed_s = -1.0
+        self._num_left = 0  # cells that leave rollout by the decisions being carried out
         self._serving_changed()
         if workload.cell_failures_per_h:
             for cell in self.cells:
@@ -168,6 +169,8 @@ class World:
             accepted = [decision for decision in decisions if decision.accepted]
             for decision in accepted:
                 self._carry_out[decision.kind](self, decision)
+            if self._num_left:
+                self._move_calls()
             if not accepted:
                 self._wake_later(decisions)
                 return
@@ -305,12 +308,15 @@ class World:
 
     def _leave_rollout(self, decision: Decision) -> None:
         assert decision.cell_index is not None
-        cell = self.cells[decision.cell_index]
-        staying = self.pool.num_cells - 1
-        if staying:
-            self.pool.advance(self.now_s)
-            self.pool.stall(self.workload.move_stall_s, 1.0 / (staying + 1))
-        self._switch(cell, facts.TRAINING)
+        self._num_left += 1
+        self._switch(self.cells[decision.cell_index], facts.TRAINING)
+
+    def _move_calls(self) -> None:
+        """Calls of cells that have left rollout together go on at those that stay; with none left they are held."""
+        left, self._num_left = self._num_left, 0
+        if staying := self.pool.num_cells:
+            self.pool.stall(self.workload.move_stall_s, left / (left + staying))
+            self._touch_pool()
 
     def _return_to_rollout(self, decision: Decision) -> None:
         assert decision.cell_index is not None
@@ -542,11 +548,11 @@ class World:
             batch.num_claimed = batch.num_counted = 0
             batch.stepping = False
             for other in self.cells:
-                other.num_uncounted, other.picture = 0, None
+                other.num_uncounted, other.last_claim_s, other.picture = 0, None, None
         else:
             batch.num_unclaimed += cell.num_uncounted
             batch.num_claimed -= cell.num_uncounted
-            cell.num_uncounted = 0
+            cell.num_uncounted, cell.last_claim_s = 0, None
 
     def _raise_alarm(self, decision: Decision) -> None:
         self.alarm = True
