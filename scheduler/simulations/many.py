@@ -11,6 +11,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from time import process_time
@@ -21,6 +22,7 @@ from scheduler.core.recorder import Recorder
 from scheduler.core.simulate import Result, Stuck, simulate
 from scheduler.core.snapshot import Snapshot
 from scheduler.scenarios import BadScenario, Scenario
+from scheduler.simulations.signals import HeldSignals
 from scheduler.simulations.study import Job, Study
 
 #: Seconds between two looks at `should_stop` while other processes work.
@@ -69,18 +71,23 @@ def _here(study: Study, jobs: list[Job]) -> Generator[Finished, None, None]:
 def _elsewhere(
     study: Study, jobs: list[Job], num_processes: int, should_stop: Callable[[], bool] | None
 ) -> Generator[Finished, None, None]:
-    pool = ProcessPoolExecutor(num_processes, mp_context=get_context("spawn"), initializer=_leave_signals_to_parent)
+    pool = ProcessPoolExecutor(num_processes, mp_context=get_context("spawn"))
+    signals = HeldSignals()
     try:
-        waiting: set[Future[Finished]] = {
-            pool.submit(run_one, study.points[job.point].scenario, job, *_keeps(study, job)) for job in jobs
-        }
+        with signals, _interrupts_blocked():
+            waiting: set[Future[Finished]] = {
+                pool.submit(run_one, study.points[job.point].scenario, job, *_keeps(study, job)) for job in jobs
+            }
         while waiting:
-            done, waiting = wait(waiting, timeout=LOOK_EVERY_S, return_when=FIRST_COMPLETED)
-            yield from (future.result() for future in done)
+            with signals:
+                done, waiting = wait(waiting, timeout=LOOK_EVERY_S, return_when=FIRST_COMPLETED)
+                results = [future.result() for future in done]
+            yield from results
             if should_stop is not None and should_stop():
                 return
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        with signals:
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _keeps(study: Study, job: Job) -> tuple[bool, bool]:
@@ -88,8 +95,14 @@ def _keeps(study: Study, job: Job) -> tuple[bool, bool]:
     return first, first and study.keep_decisions
 
 
-def _leave_signals_to_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Processes that are started meanwhile never see Ctrl-C: this one does, and stops them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def run_one(scenario: Scenario, job: Job, keep_series: bool = True, keep_decisions: bool = False) -> Finished:
