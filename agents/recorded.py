@@ -22,11 +22,20 @@ def calls_of(execution_ids: Collection[int]) -> dict[int, list[StoredCall]]:
         Call.objects.filter(execution__in=execution_ids, attempt=F("execution__attempt"))
         .order_by()
         .values_list(
-            "execution", "number", "parent_number", "prefix_tokens", "tokens", "versions", "role", "state", "false_fork"
+            "execution",
+            "number",
+            "parent_number",
+            "prefix_tokens",
+            "tokens",
+            "versions",
+            "role",
+            "state",
+            "output_tokens",
+            "false_fork",
         )
     )
     found: dict[int, list[StoredCall]] = defaultdict(list)
-    for execution, number, parent, prefix_tokens, tokens, versions, role, state, false_fork in rows:
+    for execution, number, parent, prefix_tokens, tokens, versions, role, state, output_tokens, false_fork in rows:
         call = RecordedCall(
             number,
             parent,
@@ -34,7 +43,8 @@ def calls_of(execution_ids: Collection[int]) -> dict[int, list[StoredCall]]:
             tokens,
             versions,
             role,
-            acknowledged=state in (Call.State.COMPLETE, Call.State.QUARANTINED),
+            # A call that only counted its input sampled nothing that its client could have seen.
+            acknowledged=state in (Call.State.COMPLETE, Call.State.QUARANTINED) and output_tokens > 0,
             quarantined=state == Call.State.QUARANTINED,
         )
         found[execution].append(StoredCall(call, false_fork))

@@ -3,6 +3,8 @@
 import anthropic
 import httpx
 
+from agents.core.fold import fold
+from agents.recorded import calls_of
 from tests.proxy.backstage import Backstage, full_input
 
 TOOL = {"name": "bash", "description": "Run a command.", "input_schema": {"type": "object", "properties": {}}}
@@ -61,3 +63,15 @@ def test_a_count_for_an_ended_execution_is_refused(stage: Backstage) -> None:
     refused = httpx.post(f"{base}-unknown/v1/messages/count_tokens", json=ASKED)
     assert refused.status_code == 409
     assert refused.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_a_count_is_no_sign_that_the_policy_was_heard(stage: Backstage) -> None:
+    run = stage.run()
+    stage.engine(run, "read")
+    execution, base = stage.execution(run)
+    with anthropic.Anthropic(base_url=base, api_key="none", max_retries=0) as client:
+        client.messages.count_tokens(**ASKED)
+        client.messages.create(max_tokens=9, **ASKED)
+    recorded = [call.recorded for call in calls_of([execution.pk])[execution.pk]]
+    assert {call.number: call.acknowledged for call in recorded} == {0: False, 1: True}
+    assert list(fold(recorded).facts) == [0, 1]
