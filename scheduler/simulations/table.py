@@ -51,7 +51,8 @@ def print_summary(console: Console, summary: Summary, *, gpus_per_cell: int = 0)
     if point.changes:
         told = ", ".join(f"{name} = {value:g}" for name, value in point.changes.items())
         console.print(Text(f"\n{told}", style="bold"))
-    console.print(_table(summary, gpus_per_cell, wide=console.width >= WIDTH_OF_TABLE))
+    if any(policy.results for policy in summary.policies):
+        console.print(_table(summary, gpus_per_cell, wide=console.width >= WIDTH_OF_TABLE))
     for policy in summary.policies:
         for error in policy.errors:
             console.print(Padding(Text(f"{policy.policy} did not finish, {error}", style="red"), (0, 0, 0, 1)))
