@@ -23,11 +23,12 @@ from agents.proxy.engine import CONTEXT_MARGIN_TOKENS, FIRST_TOKEN_S, IDLE_S, En
 from agents.proxy.forward import Elsewhere, Peers
 from agents.proxy.http import Receive, Refusal, Scope, Send, decoded, read_body, refuse, respond, too_long
 from agents.proxy.ownership import Identity, Ownership
+from agents.proxy.record import Prepared
 from agents.proxy.recorder import DATABASE_GONE, RECORD_WITHIN_S, Recorder
 from agents.proxy.registry import Sessions
 from agents.proxy.router import Router
-from agents.proxy.session import Prepared, Session
-from agents.proxy.store import Store
+from agents.proxy.session import Session
+from agents.proxy.store import CONNECTION_WITHIN_S, Store
 from agents.proxy.tokenizer import TOKENISED
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class ProxyApp:
     idle_s: float = IDLE_S
     record_within_s: float = RECORD_WITHIN_S
     admit_within_s: float = ADMIT_WITHIN_S
+    connection_within_s: float = CONNECTION_WITHIN_S
     services: Services = field(init=False)
     sessions: Sessions = field(init=False)
     _ownership: Ownership = field(init=False)
@@ -73,7 +75,7 @@ class ProxyApp:
             raise NotImplementedError(f"{scope['type']} is not served")
 
     async def open(self) -> None:
-        store = Store(self.database_url)
+        store = Store(self.database_url, connection_within_s=self.connection_within_s)
         await store.open()
         self._ownership = Ownership(store.pool)
         identity = await self._ownership.register(self.name, self.socket, self.address)

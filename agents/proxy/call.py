@@ -31,10 +31,11 @@ from agents.proxy.engine import (
 )
 from agents.proxy.ownership import Identity
 from agents.proxy.parsing import ReplyParser
+from agents.proxy.record import Prepared
 from agents.proxy.recorder import DATABASE_GONE, NotRecorded, Recorder
 from agents.proxy.replies import COUNTED, Event, Failure, Finish
 from agents.proxy.router import Router
-from agents.proxy.session import Prepared, Session
+from agents.proxy.session import Session
 from agents.proxy.store import CellRow, Recorded, Store
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from agents.proxy.ownership import DEAD_AFTER_S, Identity
 APPLICATION_NAME = "gyre-proxy"
 CELLS_CHANNEL = "gyre_cells"
 #: How long a statement waits for a free connection; then the database counts as gone.
-CONNECTION_WITHIN_S = 10.0
+CONNECTION_WITHIN_S = 5.0
 
 _FIND = """
 SELECT e.id, e.attempt, e.run_id, r.config, g.kind = 'evaluation' AS is_evaluation, g.evaluation, e.proxy_id,
@@ -178,6 +178,7 @@ class Store:
 
     database_url: str
     pool_size: int = 6
+    connection_within_s: float = CONNECTION_WITHIN_S
     pool: AsyncConnectionPool[Any] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -186,8 +187,8 @@ class Store:
             min_size=1,
             max_size=self.pool_size,
             open=False,
-            timeout=CONNECTION_WITHIN_S,
-            reconnect_timeout=CONNECTION_WITHIN_S,
+            timeout=self.connection_within_s,
+            reconnect_timeout=self.connection_within_s,
             kwargs={"autocommit": True, "prepare_threshold": 1, "application_name": APPLICATION_NAME},
         )
 

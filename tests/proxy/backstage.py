@@ -83,14 +83,17 @@ class Backstage:
     loop: Loop
     url: str = ""
     engines: list[Engine] = field(default_factory=list)
+    app: ProxyApp = field(init=False)
     _server: Any = None
 
-    def start_proxy(self) -> None:
+    def start_proxy(self, **options: Any) -> None:
+        """`options` as of ProxyApp; another `database_url` is one of them."""
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self.app = ProxyApp(**{"database_url": self.database_url} | options)
         config = uvicorn.Config(
-            ProxyApp(self.database_url),
+            self.app,
             http="httptools",
             ws="none",
             lifespan="on",
