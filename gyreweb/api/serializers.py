@@ -7,6 +7,8 @@ from typing import Any
 
 from rest_framework import serializers as s
 
+from scheduler.whatif.question import CHOICES, MAX_SEEDS, MIN_SEEDS, SPANS, USUAL_SEEDS
+
 
 class Problem(s.Serializer[Any]):
     """RFC 9457."""
@@ -194,6 +196,27 @@ class NewOverride(Body):
     reason = s.CharField(max_length=500)
     expires_in_s = s.IntegerField(min_value=1, max_value=14 * 86_400, default=3600)
     unsafe = s.BooleanField(required=False, default=False)
+
+
+class AskWhatIf(Body):
+    """Which settings to try, how far, on how many seeds."""
+
+    span = s.ChoiceField(SPANS, default="rest", help_text="The next hours, the rest of the run, or the whole run.")
+    hours = s.FloatField(required=False, min_value=0.0, help_text="With span `hours`: how many.")
+    seeds = s.IntegerField(default=USUAL_SEEDS, min_value=MIN_SEEDS, max_value=MAX_SEEDS)
+    settings = s.DictField(
+        child=s.ListField(child=s.JSONField(), min_length=1, max_length=64),
+        help_text="Values to try, by setting; at most two settings with several values. Known: "
+        + ", ".join(choice.name for choice in CHOICES)
+        + ".",
+    )
+
+
+class ApplyWhatIf(Body):
+    """Why, and for how long."""
+
+    reason = s.CharField(max_length=500)
+    expires_in_s = s.IntegerField(min_value=1, max_value=14 * 86_400, default=3600)
 
 
 class Decision(s.Serializer[Any]):

@@ -6,7 +6,7 @@ from drf_spectacular.views import SpectacularAPIView
 from gyreweb.api import schema as _schema  # noqa: F401  (registers how tokens are described)
 from gyreweb.api.docs import api_docs
 from gyreweb.api.problems import no_such_address
-from gyreweb.api.views import executions, processing, runs, scheduling, simulations
+from gyreweb.api.views import executions, processing, runs, scheduling, simulations, what_ifs
 
 v1 = [
     path("schema", SpectacularAPIView.as_view(), name="schema"),
@@ -28,6 +28,11 @@ v1 = [
     path("runs/<int:run_id>/calls/false_forks", processing.FalseForks.as_view()),
     path("runs/<int:run_id>/exports/<str:table>.<str:extension>", processing.Export.as_view()),
     path("groups/<int:group_id>", processing.GroupItem.as_view()),
+    path("runs/<int:run_id>/what-if", what_ifs.RunWhatIfs.as_view()),
+    path("runs/<int:run_id>/what-if/<int:what_if_id>", what_ifs.WhatIfItem.as_view()),
+    path("runs/<int:run_id>/what-if/<int:what_if_id>/cancel", what_ifs.CancelWhatIf.as_view()),
+    path("runs/<int:run_id>/what-if/<int:what_if_id>/resume", what_ifs.ResumeWhatIf.as_view()),
+    path("runs/<int:run_id>/what-if/<int:what_if_id>/points/<int:number>/apply", what_ifs.ApplyWhatIfPoint.as_view()),
     path("executions/<int:execution_id>", executions.ExecutionItem.as_view()),
     path("executions/<int:execution_id>/tree", executions.ExecutionTree.as_view()),
     path("executions/<int:execution_id>/assessments", processing.Assessments.as_view()),
