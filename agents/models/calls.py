@@ -46,6 +46,12 @@ class Call(models.Model):
     conversation = models.CharField(max_length=120, blank=True)
     branch_reason = models.CharField(max_length=24, blank=True)
     false_fork = models.BooleanField(default=False)
+    departure = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="Of a false fork: call (whose turn it keeps), position (in tokens), and the ids and texts from there "
+        "on: recorded_ids, recorded_text, given_ids, given_text.",
+    )
     malformed = models.BooleanField(default=False)
     finish_reason = models.CharField(max_length=24, blank=True)
     sampling = models.JSONField(default=dict)

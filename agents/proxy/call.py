@@ -307,6 +307,12 @@ class LiveCall:
         if not await self._commit(end, error, state):
             return False
         session.record(await services.offload(finished.recorded_call, self))
+        if revised := session.take_revisions():
+            try:
+                await services.store.revise(session.execution.id, session.execution.attempt, revised)
+            except DATABASE_GONE as failure:
+                session.return_revisions(revised)
+                log.warning("roles of execution %s are not revised yet: %s", session.execution.id, failure)
         return True
 
     async def count(self) -> bool:

@@ -37,10 +37,11 @@ def encoded_row(call: LiveCall, end: Finish | None, error: str, state: str) -> d
         tokens=encode_call(delta),
         state=state,
         dialect=request.dialect,
-        role=prepared.role,
+        role=session.role_of(call.number, prepared.role),
         conversation=prepared.conversation,
         branch_reason=prepared.branch_reason,
         false_fork=prepared.false_fork,
+        departure=prepared.departure_shown(session.rendering),
         malformed=call.parser.reply.malformed,
         finish_reason=end.reason if end is not None else "",
         sampling=call.sampling_params(call.max_new_tokens)

@@ -46,6 +46,20 @@ class Prepared:
     def false_fork(self) -> bool:
         return self.departure is not None
 
+    def departure_shown(self, rendering: Rendering) -> dict[str, Any]:
+        """Of a false fork: where it leaves which call's tokens, and what stands there on either side; else empty."""
+        left = self.departure
+        if left is None:
+            return {}
+        return {
+            "call": left.call.number,
+            "position": left.position,
+            "recorded_ids": list(left.recorded_ids),
+            "recorded_text": rendering.tokenizer.decode(left.recorded_ids),
+            "given_ids": list(left.given_ids),
+            "given_text": rendering.tokenizer.decode(left.given_ids),
+        }
+
     def without_tokens(self) -> Prepared:
         """What is left when the call is recorded: its place."""
         none = np.empty(0, np.int32)

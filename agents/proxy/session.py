@@ -61,6 +61,8 @@ class Session:
     _num_sized: int = 0
     _num_tokens: int = 0
     _num_bytes: int = 0
+    #: Revised roles that were handed on to the database.
+    _revisions: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.record_of_calls = Record(self.profile, self.rendering)
@@ -126,6 +128,22 @@ class Session:
     def record(self, recorded: RecordedCall) -> None:
         """A committed call: later requests may continue it."""
         self.record_of_calls.add(recorded)
+
+    def role_of(self, number: int, role: str) -> str:
+        """The role of a call, `role` unless a later request showed that it is another."""
+        return self.record_of_calls.conversations.revised.get(number, role)
+
+    def take_revisions(self) -> dict[int, str]:
+        """Roles of earlier calls that turned out to be others, once each."""
+        revised = self.record_of_calls.conversations.revised
+        fresh = {number: role for number, role in list(revised.items()) if self._revisions.get(number) != role}
+        self._revisions |= fresh
+        return fresh
+
+    def return_revisions(self, revised: Mapping[int, str]) -> None:
+        """They could not be written: they are handed out again."""
+        for number in revised:
+            self._revisions.pop(number, None)
 
     def restore(self, rows: list[Any]) -> None:
         """Rebuild the record from the database's rows, oldest first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -56,12 +56,13 @@ WITH live AS (
 ), recorded AS (
     INSERT INTO agents_call (
         execution_id, attempt, number, uid, parent_number, prefix_tokens, input_tokens, output_tokens, tokens, state,
-        dialect, role, conversation, branch_reason, false_fork, malformed, finish_reason, sampling, versions,
-        request_hash, messages, reply, model_asked, cell, cached_tokens, error, started_at, first_token_s,
+        dialect, role, conversation, branch_reason, false_fork, departure, malformed, finish_reason, sampling,
+        versions, request_hash, messages, reply, model_asked, cell, cached_tokens, error, started_at, first_token_s,
         duration_s, held_s, committed_at)
     SELECT id, %(attempt)s, %(number)s, %(uid)s, %(parent_number)s, %(prefix_tokens)s, %(input_tokens)s,
         %(output_tokens)s, %(tokens)b, %(state)s, %(dialect)s, %(role)s, %(conversation)s, %(branch_reason)s,
-        %(false_fork)s, %(malformed)s, %(finish_reason)s, %(sampling)s::jsonb, %(versions)s::jsonb, %(request_hash)s,
+        %(false_fork)s, %(departure)s::jsonb, %(malformed)s, %(finish_reason)s, %(sampling)s::jsonb,
+        %(versions)s::jsonb, %(request_hash)s,
         %(messages)s::jsonb, %(reply)s::jsonb, %(model_asked)s, %(cell)s, %(cached_tokens)s, %(error)s,
         %(started_at)s, %(first_token_s)s, %(duration_s)s, %(held_s)s, now()
     FROM live
@@ -76,6 +77,19 @@ SELECT EXISTS (SELECT 1 FROM live), EXISTS (SELECT 1 FROM recorded), (
 _HELD = """
 UPDATE agents_execution SET held_s = held_s + %(held_s)s
 WHERE id = %(execution)s AND attempt = %(attempt)s AND state = 'running'
+"""
+
+# What a later request showed of earlier ones. A call that compacts leaves recorded tokens by its nature.
+_REVISE = """
+UPDATE agents_call c SET role = r.role,
+    branch_reason = CASE WHEN r.role LIKE '%%-summary' AND (c.false_fork OR c.branch_reason <> '') THEN 'compaction'
+        ELSE c.branch_reason END,
+    false_fork = c.false_fork AND r.role NOT LIKE '%%-summary' AND r.role <> 'auxiliary',
+    departure = CASE WHEN r.role LIKE '%%-summary' OR r.role = 'auxiliary' THEN '{}'::jsonb ELSE c.departure END
+FROM unnest(%(numbers)s::int[], %(roles)s::text[]) AS r (number, role)
+WHERE c.execution_id = %(execution)s AND c.attempt = %(attempt)s AND c.number = r.number AND EXISTS (
+    SELECT 1 FROM agents_execution e
+    WHERE e.id = %(execution)s AND e.attempt = %(attempt)s AND e.state IN ('running', 'evaluating'))
 """
 
 _CELLS = """
@@ -146,6 +160,7 @@ class CallRow:
     conversation: str
     branch_reason: str
     false_fork: bool
+    departure: dict[str, Any]
     malformed: bool
     finish_reason: str
     sampling: dict[str, Any]
@@ -166,7 +181,7 @@ class CallRow:
     def encode(self) -> dict[str, Any]:
         """As the database takes it, the raw request compressed. Work for a thread, not for the event loop."""
         values = {name: getattr(self, name) for name in CallRow.__slots__}
-        values |= {name: _json(values[name]) for name in ("sampling", "versions", "messages", "reply")}
+        values |= {name: _json(values[name]) for name in ("departure", "sampling", "versions", "messages", "reply")}
         values |= {name: _storable(values[name]) for name in ("model_asked", "error", "conversation")}
         values["body"] = zstandard.ZstdCompressor(level=3).compress(values.pop("raw_request"))
         return values
@@ -228,6 +243,12 @@ class Store:
             if there is not None:
                 return Recorded.NUMBER_TAKEN
             # The call in its place was committed while this statement ran: look again.
+
+    async def revise(self, execution: int, attempt: int, roles: Mapping[int, str]) -> None:
+        """Set the roles of recorded calls that a later request showed to be others: call number -> role."""
+        values = {"execution": execution, "attempt": attempt, "numbers": list(roles), "roles": list(roles.values())}
+        async with self.pool.connection() as connection:
+            await connection.execute(_REVISE, values)
 
     async def add_held(self, execution: int, attempt: int, held_s: float) -> bool:
         """Tell how long calls were held for scheduling; False when the attempt has ended."""
