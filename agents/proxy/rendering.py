@@ -15,9 +15,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from jinja2 import TemplateError
 from renderers import config_from_name, create_renderer
 from renderers.configs import DefaultRendererConfig
 
+from agents.proxy.canonical import BadRequest
 from agents.proxy.families import TEMPLATE, BadPolicyFolder, Family, chat_template, family
 from agents.proxy.tokenizer import PolicyTokenizer
 
@@ -92,8 +94,11 @@ class Rendering:
         return self._separator
 
     def whole(self, messages: list[Message], tools: list[Tool] | None) -> list[int]:
-        """Ids of a whole request as the template renders it, ending in the generation prompt."""
-        ids: list[int] = self.renderer.render_ids(messages, tools=tools or None, add_generation_prompt=True)
+        """Ids of a whole request as the template renders it, ending in the generation prompt. Raises BadRequest."""
+        try:
+            ids: list[int] = self.renderer.render_ids(messages, tools=tools or None, add_generation_prompt=True)
+        except (ValueError, TypeError, TemplateError) as error:
+            raise BadRequest(f"the policy's chat template cannot say this: {error}") from error
         return ids
 
     def reasoning_of(self, output_ids: list[int]) -> str:

@@ -12,6 +12,9 @@ from typing import Any, Protocol
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
+from agents.proxy.families import chat_template
+from agents.proxy.template import ChatTemplate
+
 
 class Tally:
     """A count that several threads add to."""
@@ -38,7 +41,12 @@ class PolicyTokenizer:
         settings = json.loads((folder / "tokenizer_config.json").read_text())
         self.unk_token_id = self._special(settings.get("unk_token"))
         self.eos_token_id = self._special(settings.get("eos_token"))
-        self._templated: Any = None
+        self._template: ChatTemplate | None = None
+        self._special_tokens = {
+            name: content
+            for name, token in settings.items()
+            if name.endswith("_token") and isinstance(content := _content(token), str)
+        }
         self._byte_level = _byte_level(self.backend)
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
@@ -57,21 +65,22 @@ class PolicyTokenizer:
             return self.unk_token_id if found is None else found
         return [self.convert_tokens_to_ids(token) for token in tokens]
 
-    def apply_chat_template(self, messages: list[dict[str, Any]], **options: Any) -> list[int]:
+    def apply_chat_template(
+        self, messages: list[dict[str, Any]], *, tools: list[Any] | None = None, add_generation_prompt: bool = False,
+        tokenize: bool = True, return_dict: bool = False, **options: Any,
+    ) -> list[int]:  # fmt: skip
         """Ids by the folder's own chat template, for families without a renderer of their own."""
-        from transformers import PreTrainedTokenizerFast
-
-        if self._templated is None:
-            self._templated = PreTrainedTokenizerFast.from_pretrained(self.name_or_path)
-        ids: list[int] = self._templated.apply_chat_template(messages, **options)
-        return ids
+        if self._template is None:
+            self._template = ChatTemplate(chat_template(Path(self.name_or_path)), self._special_tokens)
+        text = self._template.render(messages, tools, add_generation_prompt=add_generation_prompt, **options)
+        return self.encode(text)
 
     def incremental(self) -> IncrementalDecoder:
         """A fresh decoder for one reply."""
         return ByteLevelDecoder(self._byte_level) if self._byte_level else StreamDecoder(self.backend)
 
     def _special(self, token: str | dict[str, Any] | None) -> int | None:
-        content = token["content"] if isinstance(token, dict) else token
+        content = _content(token)
         return None if content is None else self.backend.token_to_id(content)
 
 
@@ -122,6 +131,10 @@ class StreamDecoder:
         rest = self._backend.decode(self._pending, skip_special_tokens=False)
         self._pending.clear()
         return rest
+
+
+def _content(token: Any) -> Any:
+    return token.get("content") if isinstance(token, dict) else token
 
 
 def _byte_level(backend: Tokenizer) -> list[bytes] | None:

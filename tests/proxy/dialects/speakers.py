@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -64,8 +65,9 @@ class Speaker(ABC):
         return self._run(self._stream(base, history, options))
 
     def leave(self, base: str, history: list[Any], num_events: int, **options: Any) -> None:
-        """Close a stream after a few of its events."""
-        return self._run(self._leave(base, history, num_events, options))
+        """Close a stream after a few of its events; an asynchronous client is cancelled where it stands."""
+        with contextlib.suppress(asyncio.CancelledError):
+            self._run(self._leave(base, history, num_events, options))
 
     def refusal(self, base: str, history: list[Any], **options: Any) -> Refused:
         """The error that a request raises."""
@@ -351,7 +353,12 @@ async def _leave_after(stream: Any, num_events: int) -> None:
         num_events -= 1
         if num_events == 0:
             break
-    await _wait(stream.close())
+    if hasattr(stream, "__aiter__"):
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+    stream.close()
 
 
 SPEAKERS = [kind(is_async) for kind in (Messages, Chat, Responses) for is_async in (False, True)]
