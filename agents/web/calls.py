@@ -71,6 +71,7 @@ def selection_of(execution: Execution) -> Selection:
     config, record = execution.run.config, selection_record(execution)
     rows = trajectories(execution)
     return Selection(
+        record=record,
         draws=draws(execution),
         targets={row.number: row.num_targets for row in rows},
         j_max=record.j_max if record else int(config.get("j_max", 5)),

@@ -155,8 +155,12 @@ def _nested(stretches: list[Stretch], stretch_of: dict[int, Stretch]) -> list[St
 
 @dataclass(frozen=True)
 class Selection:
-    """What selection did with an execution: draws as stored, target counts per draw, and the limits it had."""
+    """What selection did with an execution: draws as stored, target counts per draw, and the limits it had.
 
+    `record`: its agents.models.SelectionRecord, None before admission.
+    """
+
+    record: Any = None
     draws: Sequence[Any] = ()
     targets: dict[int, int] = field(default_factory=dict)
     j_max: int = 5

@@ -13,7 +13,7 @@ from scheduler.models import Cell
 from tests.support.demo_run import demo_override, demo_project, demo_run, demo_task_set
 from tests.web.conftest import SMALL
 
-RUN_PAGES = ("", "executions/", "cells/", "decisions/", "batches/", "config/")
+RUN_PAGES = ("", "executions/", "groups/", "report/", "cells/", "decisions/", "batches/", "config/")
 
 
 def _empty_run(project: Project) -> Run:
