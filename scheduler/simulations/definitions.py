@@ -25,7 +25,10 @@ def definition(policy: str) -> str:
 
 #: The figures of a table, in the order of its columns.
 LEGEND = (
-    ("hours", "median over the seeds, to the last optimizer step; ± half of the 95% t interval of the mean"),
+    (
+        "hours",
+        "median over the seeds, to the last step (minutes if short); ± half of the 95% t interval of the mean",
+    ),
     ("ratio", "hours / hours of elastic (medians); ± half of the 95% t interval of the mean ratio, paired by seed"),
     ("cell-h", "hours x cells, idle ones included: what is paid for (GPU-h with --gpus-per-cell)"),
     ("E(d)", "mean staleness of trained executions, by the weight version at their launch"),

@@ -56,7 +56,7 @@ def fit(recording: Recording) -> Scenario:
         description=f"Fitted to run {recording.run_id}, version {recording.version}.",
         recorded=groups,
     )
-    return replace(scenario, fit=_fit_error(recording, scenario) | {"assumed": assumed})
+    return replace(scenario, fit=fit_error(recording, scenario) | {"assumed": assumed})
 
 
 def missing(recording: Recording) -> str:
@@ -176,9 +176,9 @@ def trajectories_q(drawn: Sequence[int], j_max: int) -> float | None:
     return (low + high) / 2
 
 
-def _fit_error(recording: Recording, scenario: Scenario) -> dict[str, Any]:
+def fit_error(recording: Recording, scenario: Scenario) -> dict[str, Any]:
     """The run's own settings simulated with its own durations, beside what was recorded. Shares are signed."""
-    groups = scenario.recorded
+    groups = recorded_groups(recording)
     num_executions = sum(len(group) for group in groups)
     figures: dict[str, Any] = {
         "groups": len(groups),
@@ -191,7 +191,9 @@ def _fit_error(recording: Recording, scenario: Scenario) -> dict[str, Any]:
         },
     }
     try:
-        result = simulate(scenario.settings, scenario.workload, recording.policy_kind, seed=0, recorded=groups)
+        result = simulate(
+            scenario.settings, scenario.workload, recording.policy_kind, seed=0, recorded=scenario.recorded
+        )
     except Stuck as error:
         return figures | {"stuck": str(error)}
     row = result.step_rows[min(len(recording.steps), len(result.step_rows)) - 1]

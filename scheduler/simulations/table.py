@@ -19,6 +19,8 @@ from scheduler.simulations.summary import Interval, PolicySummary, Summary
 
 WIDTH_OF_FILES = 132
 WIDTH_OF_TABLE = 124
+#: Runs that are all shorter are told in minutes.
+SHORT_H = 2.0
 #: Settings that every reader asks for first, with the sign they have in the design.
 HEAD_SETTINGS = (
     ("cells", "K"), ("concurrency_per_cell", "c"), ("groups_per_batch", "B"), ("executions_per_group", "N"),
@@ -62,9 +64,13 @@ def print_summary(console: Console, summary: Summary, *, gpus_per_cell: int = 0)
 
 def _table(summary: Summary, gpus_per_cell: int, *, wide: bool) -> Table:
     """A row per policy; on a narrow terminal a column per policy."""
-    unit = "GPU-h" if gpus_per_cell else "cell-h"
-    names = ("hours", "h/step", "ratio", unit, "E(d)", "rollout", "full", "training", "busy", "moves", "bound", "over")
-    rows = [_row(policy, gpus_per_cell or 1) for policy in summary.policies if policy.results]
+    shown = [policy for policy in summary.policies if policy.results]
+    short = max(policy.hours for policy in shown) < SHORT_H
+    unit, took = ("min", "minutes") if short else ("h", "hours")
+    paid = f"GPU-{unit}" if gpus_per_cell else f"cell-{unit}"
+    shares = ("rollout", "full", "training", "busy")
+    names = (took, f"{unit}/step", "ratio", paid, "E(d)", *shares, "moves", "bound", "over")
+    rows = [_row(policy, gpus_per_cell or 1, 60.0 if short else 1.0) for policy in shown]
     head: tuple[str, ...] = ("policy", *names)
     if not wide:
         head, *rows = zip(head, *rows, strict=True)  # type: ignore[assignment]
@@ -76,24 +82,34 @@ def _table(summary: Summary, gpus_per_cell: int, *, wide: bool) -> Table:
     return table
 
 
-def _row(policy: PolicySummary, per_cell: int) -> list[str]:
+def _row(policy: PolicySummary, per_cell: int, per_hour: float) -> list[str]:
+    """`per_hour`: units of time in an hour."""
     used = policy.utilisation
+    interval = policy.hours_interval
+    if interval is not None:
+        interval = interval[0] * per_hour, interval[1] * per_hour
     ratio = "-" if policy.ratio is None else f"{policy.ratio:.3f}"
     return [
         policy.policy,
-        f"{policy.hours:.2f}{_half(policy.hours_interval, 1)}",
-        f"{policy.hours_per_step:.3f}",
+        f"{policy.hours * per_hour:.2f}{_half(interval, 1)}",
+        f"{policy.hours_per_step * per_hour:.3f}",
         ratio if policy.policy == REFERENCE else f"{ratio}{_half(policy.ratio_interval, 2)}",
-        f"{policy.median('cell_hours') * per_cell:,.0f}",
+        f"{policy.median('cell_hours') * per_cell * per_hour:,.0f}",
         f"{policy.mean('mean_staleness'):.2f}",
         f"{used['rollout']:.0%}",
         f"{used['rollout_load'] / used['rollout']:.0%}" if used["rollout"] else "-",
         f"{used['training']:.0%}",
         f"{used['training_busy']:.0%}",
         f"{policy.switches:.0f}",
-        f"{policy.bound_h_per_step:.3f}",
+        f"{policy.bound_h_per_step * per_hour:.3f}",
         f"{policy.hours_per_step / policy.bound_h_per_step - 1.0:+.0%}",
     ]
+
+
+def _long(hours: float) -> str:
+    if hours >= 0.1:
+        return f"{hours:.2f} h"
+    return f"{hours * 60:.1f} min" if hours * 60 >= 1 else f"{hours * 3600:.1f} s"
 
 
 def _half(interval: Interval | None, digits: int) -> str:
@@ -105,9 +121,9 @@ def _notes(summary: Summary) -> Iterator[str]:
     first = summary.first
     if first is not None:
         yield (
-            f"{first.policy}: execution {first.mean('execution_h'):.2f} h, query {first.mean('query_h'):.2f} h, "
+            f"{first.policy}: execution {_long(first.mean('execution_h'))}, query {_long(first.mean('query_h'))}, "
             f"{first.mean('query_ge_4h'):.1%} of queries >= 4 h, {first.mean('timeout_share'):.1%} timeouts; "
-            f"longest chain of a burst {first.chain_h_per_step:.3f} h/step"
+            f"longest chain of a burst {_long(first.chain_h_per_step)} per step"
         )
     for policy in summary.policies:
         if policy.split is not None:
@@ -115,8 +131,8 @@ def _notes(summary: Summary) -> Iterator[str]:
             split = f"{policy.split} training, {cells - policy.split} rollout"
             yield f"{policy.policy}: the fastest of {cells - 1} splits is {split}"
     if not summary.asked_reference:
-        hours = f"{summary.reference.hours:.2f} h" if summary.reference else "no result"
-        yield f"{REFERENCE} was not asked for; it ran as the reference of the ratios only: {hours}"
+        took = _long(summary.reference.hours) if summary.reference else "no result"
+        yield f"{REFERENCE} was not asked for; it ran as the reference of the ratios only: {took}"
     if not summary.is_complete:
         yield f"incomplete: seeds {', '.join(map(str, summary.seeds)) or 'none'} so far"
 
@@ -150,5 +166,12 @@ def fit_lines(scenario: Scenario) -> Iterator[str]:
         yield f"  {name.replace('_', ' ')}: recorded {recorded:.4g}{beside}"
     if "stuck" in fit:
         yield f"  the simulation of it could not go on: {fit['stuck']}"
+    if fit.get("converted_to_full_load"):
+        yield f"  durations were recorded at a mean load of {fit['mean_load']:.0%} and are converted to full load"
+    else:
+        yield (
+            f"  durations are replayed as recorded, at a mean load of {fit['mean_load']:.0%}; --set alpha=… and "
+            "--set environment_share=… convert them to full load"
+        )
     if fit.get("assumed"):
         yield f"  not measured by the run, so assumed: {', '.join(fit['assumed'])}"

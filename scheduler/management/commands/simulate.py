@@ -96,12 +96,12 @@ class Command(BaseCommand):
         changes = arguments.settings(options["set"])
         if options["fit_from"] is None:
             return scenarios.load(options["preset"]).changed(changes), changes
-        from scheduler.simulations.fit import fit_run  # reads the database
+        from scheduler.simulations.fitted import fitted  # reads the database
 
-        scenario = fit_run(options["fit_from"])
+        scenario = fitted(options["fit_from"], changes)
         for line in table.fit_lines(scenario):
             print(line, file=sys.stderr)
-        return scenario.changed(changes), changes
+        return scenario, changes
 
     def _write_scenario(self, scenario: Scenario, path: Path) -> None:
         if path.suffix != ".toml":
