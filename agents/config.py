@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from agents.harness.drivers import HARNESSES
+from agents.harness.drivers import DRIVERS, HARNESSES
 from agents.harness.install.recipe import VERSION_PATTERN
 
 CONFIG_VERSION = 1
@@ -180,6 +180,12 @@ class RunConfig(BaseModel):
             raise ValueError(
                 f"context_tokens {self.context_tokens} exceeds tokens_per_micro_step {self.tokens_per_micro_step}: "
                 "a trajectory is never split"
+            )
+        context, wanted = self.policy_context_tokens or self.context_tokens, DRIVERS[self.harness].min_context_tokens
+        if context < wanted:
+            raise ValueError(
+                f"{self.harness} opens with a long prompt of its own and needs a context of {wanted} tokens at least, "
+                f"but policy_context_tokens (or context_tokens, where that is 0) is {context}"
             )
         if self.min_rollout_cells > self.cells:
             raise ValueError(f"min_rollout_cells {self.min_rollout_cells} exceeds cells {self.cells}")

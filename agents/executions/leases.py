@@ -24,8 +24,9 @@ from agents import events
 from agents.actions.finish_execution import harness_end
 from agents.config import RunConfig, parse
 from agents.core.outcome import HarnessEnd
+from agents.core.roles import Role
 from agents.executions import proxies
-from agents.models import Execution, Group, Run
+from agents.models import Call, Execution, Group, Run
 
 LEASE_S = 30.0
 _OUTLAST_S = 60.0
@@ -155,6 +156,12 @@ def harness_started(lease: Lease, sandbox: dict[str, Any], harness: dict[str, ob
 def held_s(lease: Lease) -> float:
     """How long the proxy has held calls of this attempt for scheduling; not the agent's time."""
     return persistently(lambda: float(lease.rows().values_list("held_s", flat=True).first() or 0.0))
+
+
+def malformed_calls(lease: Lease) -> int:
+    """Replies with a tool call that could not be read, as the proxy saw them; most harnesses do not count them."""
+    rows = Call.objects.filter(execution=lease.execution_id, attempt=lease.attempt, malformed=True)
+    return persistently(lambda: rows.exclude(role=Role.AUXILIARY).count())
 
 
 def harness_ended(lease: Lease, end: HarnessEnd, text: str) -> bool:

@@ -104,9 +104,8 @@ class _Attempt:
             site.workspace.remove()
             return
         report = site.driver.report(Ended(code, sandbox.spec.log, site.workspace.agent_logs))
-        if report.failure and code == 0:
-            code = 1
-        end = HarnessEnd(code, timeout, report.num_malformed_calls, report.hit_turn_limit)
+        malformed = max(report.num_malformed_calls, leases.malformed_calls(lease))
+        end = HarnessEnd(report.exit_code(code), timeout, malformed, report.hit_turn_limit)
         if not leases.harness_ended(lease, end, read_log(sandbox.spec.log)):
             site.workspace.remove()
 

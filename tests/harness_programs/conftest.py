@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -63,16 +63,21 @@ def troupe(theatre: Theatre, tmp_path: Path) -> Iterator[Worker]:
     found.end()
 
 
-@pytest.fixture(scope="session")
-def long_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundled policy's tokenizer for a model that takes a million tokens; it has no weights."""
-    folder = tmp_path_factory.mktemp("policy")
-    settings = json.loads((BUNDLED_POLICY / "config.json").read_text())
-    settings["max_position_embeddings"] = 1 << 20
-    (folder / "config.json").write_text(json.dumps(settings))
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (folder / name).symlink_to(BUNDLED_POLICY / name)
-    return folder
+@pytest.fixture
+def policy_of(tmp_path: Path) -> Callable[[int], Path]:
+    """Gives the bundled policy's tokenizer for a model of some other context; it has no weights."""
+
+    def make(context_tokens: int) -> Path:
+        folder = tmp_path / f"policy-{context_tokens}"
+        folder.mkdir()
+        settings = json.loads((BUNDLED_POLICY / "config.json").read_text())
+        settings["max_position_embeddings"] = context_tokens
+        (folder / "config.json").write_text(json.dumps(settings))
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            (folder / name).symlink_to(BUNDLED_POLICY / name)
+        return folder
+
+    return make
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

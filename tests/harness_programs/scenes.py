@@ -28,6 +28,10 @@ class Scene:
     compacts: bool = False
     delegates: bool = False
     breaks: bool = False
+    #: The policy's context is shorter than the harness was told.
+    surprises: bool = False
+    #: The harness may end before the script does.
+    shortens: bool = False
 
 
 def write(words: Vocabulary, path: str, text: str) -> Call:
@@ -111,6 +115,23 @@ def broken_stream(words: Vocabulary, cut: Callable[[], Awaitable[None]], slow_s:
     }
 
 
+def malformed(words: Vocabulary, cut: Callable[[], Awaitable[None]], slow_s: float) -> Parts:
+    """A tool call that cannot be read reaches the harness as text; most harnesses take it for the last word."""
+    return {
+        "main": [
+            Reply((write(words, "/app/a.txt", "apple\n"),)),
+            Reply(text='<tool_call>\n{"name": "shell", "arguments": {"command\n</tool_call>'),
+            words.final(),
+        ]
+    }
+
+
+def long_outputs(words: Vocabulary, cut: Callable[[], Awaitable[None]], slow_s: float) -> Parts:
+    """More output of tools than any harness keeps without looking at it again."""
+    seen = [Reply((words.shell(f"seq {n}00000 {n}04000"),), f"Part {n}.") for n in range(1, 17)]
+    return {"main": [*seen, Reply((write(words, "/app/a.txt", "apple\n"),)), words.final()]}
+
+
 def slow_first_byte(words: Vocabulary, cut: Callable[[], Awaitable[None]], slow_s: float) -> Parts:
     return {
         "main": [
@@ -127,6 +148,9 @@ SCENES = {
         Scene("tools", tools, seen=('ünïcödé \u2028 ☃ "quoted"', "apple", "299\n300")),
         Scene("delegation", delegation, Counter({"sub-agent": 5}), ("begin", "counted"), delegates=True),
         Scene("compaction", compaction, Counter({"main-summary": 1}), ("10001\n10002",), compacts=True),
+        Scene("prompt-too-long", compaction, Counter({"main-summary": 1}), compacts=True, surprises=True),
+        Scene("long-outputs", long_outputs, seen=("100000\n100001",)),
+        Scene("malformed", malformed, shortens=True),
         Scene("engine-error", engine_error, seen=("one", "two", "three")),
         Scene("broken-stream", broken_stream, seen=("one",), breaks=True),
         Scene("slow-first-byte", slow_first_byte, seen=("one",)),

@@ -83,11 +83,19 @@ class Ended:
 
 @dataclass(frozen=True)
 class HarnessReport:
-    """What the harness says about itself. `failure`: why it broke off, also where its exit code does not say so."""
+    """What the harness says about itself, which wins over its exit code.
+
+    `failure`: why it broke off; `completed`: it came to its end, whatever went wrong on the way.
+    """
 
     num_malformed_calls: int = 0
     hit_turn_limit: bool = False
     failure: str = ""
+    completed: bool = False
+
+    def exit_code(self, code: int) -> int:
+        """The exit code that says what happened."""
+        return 0 if self.completed else code or int(bool(self.failure))
 
 
 class Driver(Protocol):
@@ -96,6 +104,8 @@ class Driver(Protocol):
     version: str
     #: Whether it talks to the model: then an execution without a call says nothing.
     calls_model: bool
+    #: Shortest context of a policy, in tokens, that its own prompts leave some room in.
+    min_context_tokens: int
     #: Programs for the sandbox server, name → module:function.
     programs: dict[str, str]
 
@@ -112,6 +122,7 @@ class Bundled:
 
     version = ""
     calls_model = True
+    min_context_tokens = 0
     programs: dict[str, str] = {}
 
     def recipe(self, version: str) -> Recipe | None:

@@ -21,6 +21,7 @@ _PATIENT = ("API_TIMEOUT_MS", "CLAUDE_STREAM_IDLE_TIMEOUT_MS", "CLAUDE_BYTE_STRE
 class ClaudeCode(Packaged):
     name = "claude-code"
     version = "2.1.220"
+    min_context_tokens = 24_000
 
     def recipe(self, version: str) -> Recipe:
         return Recipe(self.name, version, "npm", {_PACKAGE: version}, _PROGRAM, 263, _CHECKSUMS)

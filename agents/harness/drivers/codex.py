@@ -15,6 +15,7 @@ _CHECKSUMS = {
 class Codex(Packaged):
     name = "codex"
     version = "0.171.0"
+    min_context_tokens = 14_000
 
     def recipe(self, version: str) -> Recipe:
         return Recipe(self.name, version, "npm", {"@openai/codex": version}, _PROGRAM, 424, _CHECKSUMS)

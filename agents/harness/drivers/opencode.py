@@ -18,6 +18,7 @@ _CHECKSUMS = {
 class OpenCode(Packaged):
     name = "opencode"
     version = "1.18.33"
+    min_context_tokens = 10_000
 
     def recipe(self, version: str) -> Recipe:
         return Recipe(self.name, version, "npm", {_PACKAGE: version}, _PROGRAM, 177, _CHECKSUMS)
@@ -48,11 +49,12 @@ class OpenCode(Packaged):
         return self.start(assignment, env, f"{PLACE}/{_PROGRAM}", "run", "--format", "json", "--auto")
 
     def report(self, ended: Ended) -> HarnessReport:
-        """From its events: an error that nothing follows is how it ended."""
+        """From its last event. Its exit code is 1 after any error, also after a prompt too long that it compacted."""
         last = [line for line in ended.json_lines() if line.get("type")][-1:]
-        if last and last[0]["type"] == "error":
-            return HarnessReport(failure=json.dumps(last[0].get("error")))
-        return HarnessReport()
+        if not last or last[0]["type"] == "error":
+            return HarnessReport(failure=json.dumps(last[0].get("error")) if last else "it wrote no event")
+        part = last[0].get("part")
+        return HarnessReport(completed=isinstance(part, dict) and part.get("reason") == "stop")
 
 
 DRIVERS = (OpenCode(),)

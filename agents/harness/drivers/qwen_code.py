@@ -25,6 +25,7 @@ _TURN_LIMIT = 53
 class QwenCode(Packaged):
     name = "qwen-code"
     version = "0.24.4"
+    min_context_tokens = 24_000
 
     def recipe(self, version: str) -> Recipe:
         packages = {_PACKAGE: version, _NODE: _NODE_VERSION}
