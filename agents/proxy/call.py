@@ -134,7 +134,7 @@ class LiveCall:
         if finish is None:
             await self._record(None, "the client left before the first token")
             return Failure("unavailable", "the client left")
-        pieces = self.parser.finish()
+        pieces = await self.services.offload(self.parser.finish)
         reason, stop = stop_reason(finish, self.session.rendering.stop_ids)
         if self.parser.stopped_by is not None:
             reason, stop = "stop_sequence", self.parser.stopped_by
