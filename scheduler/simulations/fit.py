@@ -106,6 +106,7 @@ def _workload(
         "unresolved_share": _share(recording, lambda row: not row.votes),
         "no_work_share": _share(recording, lambda row: row.votes and not row.works),
         "micro_steps_per_group": max(1, round(steps_per_group)),
+        "dp_efficiency": 1.0,  # what cells cost each other is in the measured seconds of a micro-step
         "commit_s": median(commits) if commits else usual.commit_s,
         "to_training_s": _mean(measures.to_training_s, usual.to_training_s),
         "to_rollout_s": _mean(measures.to_rollout_s, usual.to_rollout_s),

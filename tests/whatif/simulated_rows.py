@@ -1,0 +1,161 @@
+"""Test support: a simulated run, written to the rows that a live run of the same course would have left."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from agents import config as run_config
+from agents.models import Execution, Group, Project, Run, Task
+from scheduler.core.simulate.parts import SimCell, SimGroup
+from scheduler.core.simulate.pool import Execution as SimExecution
+from scheduler.models import Burst, Cell, RoleChange
+from scheduler.scenarios import Scenario
+from tests.support.demo_run import demo_task_set
+from tests.whatif.moments import Watched
+from trainers.models import Batch, HandIn, MicroStep
+
+OUTCOMES = {(True, True): "complete", (True, False): "no-work", (False, False): "unresolved"}
+
+
+class Noted(Watched):
+    """Notes when executions end, cells switch and micro-steps are computed."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.launched_at: dict[SimExecution, float] = {}
+        self.ended_at: dict[SimExecution, float] = {}
+        self.verdict_at: dict[SimExecution, float] = {}
+        self.switched: list[tuple[int, float, float, str]] = []
+        self.computed: list[tuple[int, int, float, float]] = []
+        self.bursts_seen: dict[int, Any] = {}
+        super().__init__(*args, **kwargs)
+
+    def _start(self, count: int) -> None:
+        for execution in self.waiting[len(self.waiting) - count :]:
+            self.launched_at[execution] = self.now_s
+        super()._start(count)
+        for burst in self.bursts:
+            self.bursts_seen[burst.number] = burst
+
+    def _ended(self, execution: SimExecution, timed_out: bool) -> None:
+        self.ended_at[execution] = self.now_s
+        super()._ended(execution, timed_out)
+
+    def _finished(self, execution: SimExecution) -> None:
+        self.verdict_at[execution] = self.now_s
+        super()._finished(execution)
+
+    def _end_switch(self, cell: SimCell, epoch: int, took_s: float) -> None:
+        self.switched.append((cell.index, self.now_s - took_s, self.now_s, cell.desired_role))
+        super()._end_switch(cell, epoch, took_s)
+
+    def _computed(self, cell: SimCell, epoch: int, seconds: float) -> None:
+        if self.batch is not None:
+            self.computed.append((self.batch.number, cell.index, self.now_s - seconds, self.now_s))
+        super()._computed(cell, epoch, seconds)
+
+
+def write_run(scenario: Scenario, project: Project, *, seed: int = 1, until_s: float | None = None) -> Run:
+    """Simulate up to `until_s` (or the end) and write what was recorded by then. The run's clock ends now."""
+    world = Noted(scenario.settings, scenario.workload, "elastic", seed)
+    world.run(until=None if until_s is None else lambda w: w.now_s >= until_s)
+    s, now_s = scenario.settings, world.now_s
+    zero = timezone.now() - timedelta(seconds=now_s)
+
+    def at(seconds: float) -> Any:
+        return zero + timedelta(seconds=seconds)
+
+    names = ("cells", "concurrency_per_cell", "groups_per_batch", "executions_per_group", "steps", "burst_batches")
+    more = ("burst_lead", "max_staleness", "rho_min", "supply_hold_s", "min_rollout_cells", "j_max")
+    config = run_config.preset(
+        "quickstart", **{name: getattr(s, name) for name in names + more}, eval_every_steps=0, eval_tasks=0,
+        harness_timeout_s=scenario.workload.harness_timeout_s, overall_timeout_s=scenario.workload.harness_timeout_s,
+    )  # fmt: skip
+    run = Run.objects.create(
+        project=project, task_set=demo_task_set(), name="simulated", preset="quickstart", policy_kind="elastic",
+        seed=seed, config=config.model_dump(mode="json"), state="finished" if world.done else "running",
+        started_at=zero, finished_at=at(now_s) if world.done else None, version=world.version,
+        dispatched=world.dispatched, launched=world.launched, finished=world.finished,
+    )  # fmt: skip
+    _cells(run, world, at)
+    _bursts_and_groups(run, world, at)
+    _batches(run, world, at)
+    return run
+
+
+def _cells(run: Run, world: Noted, at: Any) -> None:
+    cells = [
+        Cell(
+            run=run, index=c.index, is_core=c.is_core, role=c.role, desired_role=c.desired_role, epoch=1,
+            weight_version=c.weight_version, role_since=at(c.role_since_s), heartbeat_at=timezone.now(),
+        )
+        for c in world.cells
+    ]  # fmt: skip
+    Cell.objects.bulk_create(cells)
+    for index, started_s, finished_s, role in world.switched:
+        change = RoleChange.objects.create(
+            cell=cells[index], epoch=1, from_role="", to_role=role, state="finished", finished_at=at(finished_s)
+        )
+        RoleChange.objects.filter(pk=change.pk).update(started_at=at(started_s))
+
+
+def _bursts_and_groups(run: Run, world: Noted, at: Any) -> None:
+    s, task = world.settings, Task.objects.filter(split="train").first()
+    Burst.objects.bulk_create(
+        Burst(
+            run=run, number=number, version=burst.version, num_batches=s.burst_batches,
+            groups_per_batch=s.groups_per_batch, executions_per_group=s.executions_per_group,
+            max_staleness=s.max_staleness,
+        )
+        for number, burst in world.bursts_seen.items()
+    )  # fmt: skip
+    groups: dict[int, SimGroup] = dict(world.seen)
+    for execution in world.waiting:
+        group: Any = execution.group
+        groups[group.id] = group
+    for number, group in sorted(groups.items()):
+        complete = not group.num_owed
+        row = Group.objects.create(
+            run=run, task=task, number=number, burst=group.burst.number, state=group.state,
+            num_votes=group.num_votes, ready_order=number, ready_at=at(group.settled_s) if complete else None,
+        )  # fmt: skip
+        Execution.objects.bulk_create(_execution(run, row, i, one, world, at) for i, one in enumerate(group.executions))
+
+
+def _execution(run: Run, group: Group, index: int, one: SimExecution, world: Noted, at: Any) -> Execution:
+    row = Execution(run=run, group=group, index=index, state="dispatched")
+    if one in world.launched_at:
+        row.state, row.launched_at = "running", at(world.launched_at[one])
+        row.min_version = one.launch_version
+    if one in world.ended_at:
+        row.state, row.harness_ended_at = "evaluating", at(world.ended_at[one])
+    if one in world.verdict_at:
+        row.state, row.finished_at = "finished", at(world.verdict_at[one])
+        row.outcome = OUTCOMES[one.draw.votes, one.draw.works]
+        row.reward = row.training_reward = 0.5 if one.draw.votes else None
+    return row
+
+
+def _batches(run: Run, world: Noted, at: Any) -> None:
+    steps = {step.number: step for step in world.tally.steps}
+    for number in sorted({batch for batch, *_ in world.computed}):
+        work = [found for found in world.computed if found[0] == number]
+        step = steps.get(number)
+        batch = Batch.objects.create(
+            run=run, number=number, burst=0, version=number - 1, state="stepped" if step else "open",
+            num_groups=step.num_groups if step else 0,
+            sealed_at=at(step.finished_s - world.workload.commit_s) if step else None,
+            stepped_at=at(step.finished_s) if step else None,
+        )  # fmt: skip
+        for place, (_, cell, started_s, ended_s) in enumerate(work):
+            hand_in = HandIn.objects.create(
+                batch=batch, hand_in_id=uuid.uuid4(), cell_index=cell, epoch=1, num_micro_steps=1, state="counted"
+            )
+            HandIn.objects.filter(pk=hand_in.pk).update(created_at=at(ended_s))
+            MicroStep.objects.create(
+                batch=batch, number=place, num_tokens=1, num_targets=1, num_trajectories=1, cell_index=cell, epoch=1,
+                claimed_at=at(started_s), hand_in=hand_in, counted_at=at(ended_s),
+            )  # fmt: skip
