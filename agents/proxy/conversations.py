@@ -48,6 +48,11 @@ class Conversation:
     #: The call that compacted it, as long as only one other has followed.
     followed: RecordedCall | None = None
 
+    @property
+    def task(self) -> str:
+        """The last thing that a user said before its first tool call."""
+        return self.tasks[-1].strip() if self.tasks else ""
+
     def is_guessed(self, kind: str) -> bool:
         return self.family == kind and not self.is_told
 
@@ -183,11 +188,17 @@ class Conversations:
         return [c for c in reversed(self._all) if asked.verdict.role in (None, c.family)]
 
     def _compacted(self, asked: Asked) -> Conversation | None:
-        """The conversation that a call without its turns compacts: its beginning or task is there, else the newest."""
+        """The conversation that a call without its turns compacts.
+
+        It brings that conversation's beginning, or tells its task; a main agent's history tells those of its sub-agents
+        too, but later. One that still waits for its tools is more likely than one that has given its final answer.
+        """
         talks, whole = self._candidates(asked), asked.whole_text
         held = [c for c in talks if c.is_held_by(asked)]
-        told = [c for c in talks if c.tasks and c.tasks[-1].strip() and c.tasks[-1].strip() in whole]
-        return next(iter([*held, *told, *talks]), None)
+        told = sorted((c for c in talks if c.task and c.task in whole), key=lambda c: whole.find(c.task))
+        waiting = [c for c in talks if c.last is not None and c.last.reply.get("tool_calls")]
+        told_waiting = [c for c in told if c in waiting]
+        return next(iter([*held, *told_waiting, *waiting, *told, *talks]), None)
 
     def _looks_like_summary(self, asked: Asked, home: Conversation | None) -> bool:
         """A call that asks to compact the history that it holds."""
@@ -199,9 +210,7 @@ class Conversations:
             if asked.match.turns or any(talk.is_held_by(asked) for talk in self._all):
                 return True
             whole = asked.whole_text
-            return asked.asks_to_compact and any(
-                c.calls and c.tasks and c.tasks[-1].strip() and c.tasks[-1].strip() in whole for c in self._all
-            )
+            return asked.asks_to_compact and any(c.calls and c.task and c.task in whole for c in self._all)
         if home is None or not asked.asks_to_compact or not asked.has_history:
             return False
         return asked.wants_text_only or (self.profile.is_open and asked.speaks_of_history)

@@ -18,6 +18,8 @@ _JOB_CHARS, _LONG_JOB_CHARS = 8, 32
 _KEPT_CHARS, _KEPT_ARGUMENTS = 160, 16
 #: How much of a system prompt and of the end of an instruction is searched.
 _INSTRUCTION_CHARS = 8_000
+#: Where a system prompt says that it wants a title.
+_TITLE_CHARS = 400
 #: How many of a request's messages belong to its opening.
 _OPENING = 12
 #: A final answer of at least so many characters that comes back as a text is a summary.
@@ -56,9 +58,8 @@ class Asked:
 
     @property
     def asks_to_compact(self) -> bool:
-        """In its last message, or in the system prompt of a call without tools."""
-        head = "" if self.tools else self.seen.system[:_INSTRUCTION_CHARS]
-        return bool(_COMPACTS.search(self._question) or _COMPACTS.search(head))
+        """In its last message, or in the system prompt of a call without tools that is none for a title."""
+        return _compacts(self._question, "" if self.tools else self.seen.system)
 
     @property
     def asks_for_title(self) -> bool:
@@ -87,10 +88,10 @@ def asks_to_compact(request: ModelRequest) -> bool:
     last = next((m for m in reversed(request.messages) if m["role"] != "system"), None)
     question = last["content"][-_INSTRUCTION_CHARS:] if last is not None and last["role"] == "user" else ""
     first = request.messages[0]
-    system = first["content"][:_INSTRUCTION_CHARS] if first["role"] == "system" else ""
+    system = first["content"] if first["role"] == "system" else ""
     if request.tools:
         return bool(_COMPACTS.search(question) and _TEXT_ONLY.search(question))
-    return bool(_COMPACTS.search(question) or _COMPACTS.search(system))
+    return _compacts(question, system)
 
 
 def tasks(messages: list[Message]) -> tuple[str, ...]:
@@ -122,6 +123,11 @@ def gives(text: str, job: str) -> bool:
 def hires(tools: Iterable[str]) -> bool:
     """Whether some tool starts other agents, by its name."""
     return any(_HIRES.search(name) for name in tools)
+
+
+def _compacts(question: str, system: str) -> bool:
+    head = system[:_INSTRUCTION_CHARS]
+    return bool(_COMPACTS.search(question) or (_COMPACTS.search(head) and not _TITLES.search(head[:_TITLE_CHARS])))
 
 
 def _opening_end(messages: list[Message]) -> int:

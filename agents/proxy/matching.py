@@ -136,22 +136,33 @@ class CallIndex:
         self._after_reply: dict[bytes, RecordedCall] = {}
         self._at_prompt: dict[bytes, list[RecordedCall]] = {}
         self._by_tool_call: dict[str, RecordedCall] = {}
-        self._by_reply: dict[bytes, RecordedCall] = {}
+        self._by_reply: dict[bytes, list[RecordedCall]] = {}
+        self._at_spoken: dict[bytes, list[RecordedCall]] = {}
 
     def add(self, call: RecordedCall) -> None:
         self.calls.append(call)
         self._after_reply[call.full_key] = call
         self._at_prompt.setdefault(call.prompt_key, []).append(call)
-        self._by_reply[call.reply_key] = call
+        self._at_spoken.setdefault(call.spoken_key, []).append(call)
+        self._by_reply.setdefault(call.reply_key, []).append(call)
         self._by_tool_call.update((id, call) for id in canonical.tool_call_ids(call.reply) if id)
 
-    def recognise(self, message: Message, prompt_key: bytes = b"", at: int = -1) -> Turn | None:
-        """The call that sampled this assistant turn, of those at this prompt first: by tool-call ids, else by content.
+    def recognise(
+        self,
+        message: Message,
+        prompt_key: bytes = b"",
+        spoken_key: bytes = b"",
+        at: int = -1,
+        before: RecordedCall | None = None,
+    ) -> Turn | None:
+        """The call that sampled this assistant turn: by tool-call ids, else by content.
 
-        Tool-call ids win over arguments, since echoes come back re-ordered, coerced and filled with defaults; a text
-        that the echo leaves out beside its calls changes nothing either. An edited text is another turn.
+        Calls at this prompt come first, then those before which the same was said in another context, then others after
+        the turn `before`. Tool-call ids win over arguments, since echoes come back re-ordered, coerced and filled with
+        defaults; a text that the echo leaves out beside its calls changes nothing either. An edited text is another
+        turn.
         """
-        here = self._at_prompt.get(prompt_key, ())
+        here = self._at_prompt.get(prompt_key) or self._at_spoken.get(spoken_key, [])
         for call in reversed(here):
             if is_echo(message, call.reply):
                 return Turn(at, call)
@@ -165,14 +176,18 @@ class CallIndex:
         for call in (*reversed(here), *([linked] if linked is not None else [])):
             if is_beginning(message, call.reply):
                 return Turn(at, call, is_cut=True)
-        call_alike = self._by_reply.get(canonical.message_key(message))
-        return None if call_alike is None else Turn(at, call_alike)
+        alike = self._by_reply.get(canonical.message_key(message), [])
+        later = [call for call in alike if before is not None and call.number > before.number]
+        found_alike = next(iter(later), alike[-1] if alike else None)
+        return None if found_alike is None else Turn(at, found_alike)
 
     def match(self, messages: list[Message], tools: list[Tool]) -> Match:
         keys, spoken = [canonical.context_key(tools)], [b""]
         turns: list[Turn] = []
         for i, message in enumerate(messages):
-            turn = self.recognise(message, keys[-1], i) if message["role"] == "assistant" else None
+            turn = None
+            if message["role"] == "assistant":
+                turn = self.recognise(message, keys[-1], spoken[-1], i, turns[-1].call if turns else None)
             if turn is not None:
                 turns.append(turn)
             link = turn.call.reply_key if turn is not None and turn.is_whole else canonical.message_key(message)

@@ -171,7 +171,7 @@ class Record:
             )
         kept: list[RecordedCall] = []
         for message in messages:
-            turn = self.index.recognise(message, key) if message["role"] == "assistant" else None
+            turn = self.index.recognise(message, key, spoken) if message["role"] == "assistant" else None
             link = canonical.message_key(message)
             if turn is not None and turn.is_whole:
                 kept.append(turn.call)

@@ -1,7 +1,7 @@
 """A model that says what a script has for each conversation, in whatever dialect it is asked.
 
 A script is a JSON object: `conversations` maps a marker to steps. A request belongs to the marker that stands first in
-its users' texts ("" stands in all); its n-th call gets step n, the last step repeats. A step may have `text`,
+its users' texts ("" stands in all), or in the model's; its n-th call gets step n, the last step repeats. A step may have `text`,
 `reasoning`, `tools` (`[{"name", "input"}]`; the name "*shell*" means whatever tool runs a command, its input then is
 the command), `input_tokens` (the usage it reports) and `fail` (an HTTP status instead of a reply). A call that asks to
 compact its conversation gets a summary that begins with the marker, one without tools gets a short text.
@@ -82,10 +82,9 @@ class ScriptedModel:
         return Said(tag, tuple(pieces), input_tokens=step.get("input_tokens"))
 
     def _marker(self, request: ModelRequest) -> str | None:
-        """The marker that stands first in the users' texts."""
-        for message in request.messages:
-            if message["role"] != "user":
-                continue
+        """The marker that stands first in the users' texts; failing that, in the model's own."""
+        users = [m for m in request.messages if m["role"] == "user"]
+        for message in users + [m for m in request.messages if m["role"] == "assistant"]:
             text: str = message["content"]
             markers: list[str] = [marker for marker in self.script["conversations"] if marker in text]
             if markers:

@@ -34,12 +34,15 @@ def explain(path: Path, found: Replayed, profile: str, rendering: Rendering) -> 
     """What a person should know besides: doubts about the harness, false forks with the first differing tokens."""
     if found.num_bad_lines:
         yield f"{path}: {found.num_bad_lines} lines could not be read and were left out"
+    if not found.rows:
+        yield f"{path}: holds no requests"
     if profile == "auto":
         for seen in found.detections.values():
             if not seen.is_sure:
+                like = f"likeliest: {seen.best}, {seen.confidence:.2f}" if seen.confidence else "it bears no known mark"
                 yield (
-                    f"{path}: unsure which harness this is (likeliest: {seen.best}, {seen.confidence:.2f}); roles come "
-                    "from the shape of the traffic; --profile NAME names the harness"
+                    f"{path}: unsure which harness this is ({like}); roles come from the shape of the traffic; "
+                    "--profile NAME names the harness"
                 )
     for row in found.rows:
         if (left := row.departure) is not None:

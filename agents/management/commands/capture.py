@@ -36,7 +36,7 @@ class Command(BaseCommand):
             help="answer from a script (JSON; without one: a command, then a final answer)",
         )
         parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
-        parser.add_argument("--port", type=int, default=0, help="port to listen on (default: any free one)")
+        parser.add_argument("--port", type=_port, default=0, help="port to listen on (default: any free one)")
         parser.add_argument("--full", action="store_true", help="keep prompt texts whole; credentials still go")
         parser.add_argument("--force", action="store_true", help="write over a file that is there")
 
@@ -76,6 +76,13 @@ class Command(BaseCommand):
 
     def _say(self, line: str) -> None:
         self.stdout.write(line)
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65_535:
+        raise ValueError(port)
+    return port
 
 
 def _silent(line: str) -> None:

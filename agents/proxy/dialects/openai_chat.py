@@ -153,7 +153,7 @@ def _message(message: dict[str, Any], where: str) -> Message:
             canonical.tool_call(
                 str(call.get("id", "")), str(call["function"].get("name", "")), call["function"].get("arguments", "")
             )
-            for call in message.get("tool_calls") or []
+            for call in expect(message, "tool_calls", list, [])
             if isinstance(call, dict) and isinstance(call.get("function"), dict)
         ]
         return canonical.assistant(canonical.text_of(message.get("content"), f"{where}.content"), calls)

@@ -59,7 +59,7 @@ class OpenAIResponses(Dialect):
         if messages[0]["role"] == "assistant":
             raise BadRequest("input: the first item cannot be the assistant's")
         tools, wire_tools = read_tools(expect(body, "tools", list, []))
-        text_format = expect(body, "text", dict, {}).get("format") or {}
+        text_format = expect(expect(body, "text", dict, {}), "format", dict, {})
         return ModelRequest(
             dialect=self.name,
             messages=messages,
