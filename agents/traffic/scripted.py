@@ -1,10 +1,10 @@
 """A model that says what a script has for each conversation, in whatever dialect it is asked.
 
 A script is a JSON object: `conversations` maps a marker to steps. A request belongs to the marker that stands first in
-its users' texts ("" stands in all), or in the model's; its n-th call gets step n, the last step repeats. A step may have `text`,
-`reasoning`, `tools` (`[{"name", "input"}]`; the name "*shell*" means whatever tool runs a command, its input then is
-the command), `input_tokens` (the usage it reports) and `fail` (an HTTP status instead of a reply). A call that asks to
-compact its conversation gets a summary that begins with the marker, one without tools gets a short text.
+its users' texts ("" stands in all), or in the model's; its n-th call gets step n, the last step repeats. A step may
+have `text`, `reasoning`, `tools` (`[{"name", "input"}]`; the name "*shell*" means whatever tool runs a command, its
+input then is the command), `input_tokens` (the usage it reports) and `fail` (an HTTP status instead of a reply). A call
+that asks to compact its conversation gets a summary that begins with the marker, one without tools gets a short text.
 """
 
 from __future__ import annotations
