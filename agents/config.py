@@ -138,6 +138,9 @@ class RunConfig(BaseModel):
     )
     min_votes: int = Field(2, ge=1, description="Rewarded executions that make a group usable; with fewer it is void.")
     reward_key: str = Field("reward", description="Key of reward.json that is trained.")
+    reward_sentinels: tuple[float, ...] = Field(
+        (), description="Values that a verifier writes when it has crashed, such as -1: unresolved, not a reward."
+    )
     eval_every_steps: int = Field(
         4,
         ge=0,

@@ -44,6 +44,7 @@ class Reason(StrEnum):
     REWARD_MISSING = "reward_missing"
     REWARD_INVALID = "reward_invalid"
     REWARD_KEY_MISSING = "reward_key_missing"
+    REWARD_SENTINEL = "reward_sentinel"
     SANDBOX_NEVER_HEALTHY = "sandbox_never_healthy"
     HARNESS_NEVER_HEALTHY = "harness_never_healthy"
     SANDBOX_LOST = "sandbox_lost"
@@ -59,6 +60,7 @@ UNRESOLVED_REASONS = frozenset(
         Reason.REWARD_MISSING,
         Reason.REWARD_INVALID,
         Reason.REWARD_KEY_MISSING,
+        Reason.REWARD_SENTINEL,
         Reason.SANDBOX_NEVER_HEALTHY,
         Reason.HARNESS_NEVER_HEALTHY,
         Reason.SANDBOX_LOST,

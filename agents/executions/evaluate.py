@@ -7,6 +7,7 @@ import logging
 from django.db import Error as DatabaseError
 
 from agents.actions.finish_execution import finish_execution
+from agents.config import RunConfig
 from agents.core.outcome import Reason, Status, Verdict
 from agents.executions import leases
 from agents.executions.keeping import keep
@@ -41,7 +42,7 @@ def _judge(worker: Worker, lease: Lease) -> tuple[Verdict, Worksite | None]:
     try:
         site = Worksite.open(lease.task_path, lease.task_digest, driver, worker.home, place)
         keep(worker.home, lease, site.workspace)
-        evaluation = Evaluation(lease.config.reward_key, lease.config.evaluation_timeout_s)
+        evaluation = evaluation_of(lease.config)
         return evaluate(worker.evaluation_server, site, evaluation), site
     except DatabaseError:
         raise
@@ -50,6 +51,11 @@ def _judge(worker: Worker, lease: Lease) -> tuple[Verdict, Worksite | None]:
     except Exception as error:
         log.exception("evaluation of execution %s attempt %s failed", lease.execution_id, lease.attempt)
         return _crashed(f"{type(error).__name__}: {error}"), None
+
+
+def evaluation_of(config: RunConfig) -> Evaluation:
+    """How a run has work evaluated."""
+    return Evaluation(config.reward_key, config.evaluation_timeout_s, config.reward_sentinels)
 
 
 def _crashed(reason: str) -> Verdict:

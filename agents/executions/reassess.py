@@ -19,10 +19,11 @@ from django.db.models.functions import Now
 
 from agents.actions.reassess_execution import fail_reassessment, finish_reassessment
 from agents.config import parse
+from agents.executions.evaluate import evaluation_of
 from agents.executions.leases import brief_connection, persistently
 from agents.executions.worker import Worker
 from agents.harness.drivers import DRIVERS
-from agents.harness.evaluator import Evaluation, evaluate
+from agents.harness.evaluator import evaluate
 from agents.harness.sandbox.archive import unpack
 from agents.harness.taskformat import BadTask
 from agents.harness.taskformat.directory import digest
@@ -64,7 +65,7 @@ def _assess(worker: Worker, wish: Reassessment, place: Path) -> None:
     site = Worksite.open(Path(task.path), digest(Path(task.path)), DRIVERS[config.harness], worker.home, place)
     try:
         unpack(Path(kept.path), site.workspace)
-        verdict = evaluate(worker.evaluation_server, site, Evaluation(config.reward_key, config.evaluation_timeout_s))
+        verdict = evaluate(worker.evaluation_server, site, evaluation_of(config))
     finally:
         site.workspace.remove()
     flags = (TASK_CHANGED,) if digest(Path(task.path)) != task.digest else ()

@@ -85,7 +85,8 @@ class _Attempt:
         try:
             sandbox = self._start(site)
         except SandboxError as error:
-            if self._hold.lost.is_set() or error.code is not Reason.SANDBOX_NEVER_HEALTHY:
+            over = time.monotonic() >= self._started + lease.config.overall_timeout_s
+            if over or self._hold.lost.is_set() or error.code is not Reason.SANDBOX_NEVER_HEALTHY:
                 raise
             log.warning("execution %s: %s; one more try", lease.execution_id, error)
             sandbox = self._start(site)
@@ -118,7 +119,7 @@ class _Attempt:
     def _start(self, site: Worksite) -> Sandbox:
         """Files, health check and a harness that runs in its sandbox."""
         server = self._worker.harness_server
-        site.prepare(server)
+        site.prepare(server, self._started + self._lease.config.overall_timeout_s)
         config = self._lease.config
         sandbox = server.start(
             site.harness_spec(
@@ -133,7 +134,7 @@ class _Attempt:
         if self._hold.lost.is_set():
             server.stop(sandbox)
         try:
-            sandbox.wait_started(self._lease.config.overall_timeout_s)
+            sandbox.wait_started(self._started + self._lease.config.overall_timeout_s - time.monotonic())
         except SandboxError:
             server.stop(sandbox)
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -51,14 +52,17 @@ class Worksite:
             limits = replace(limits, disk_bytes=environment.storage_mb * _MB)
         return replace(limits, cpus=environment.cpus)
 
-    def prepare(self, server: SandboxServer) -> None:
-        """Make the file tree and wait until the task's health check passes. Raises SandboxError, OSError."""
+    def prepare(self, server: SandboxServer, deadline: float = math.inf) -> None:
+        """Make the file tree and wait until the task's health check passes. Raises SandboxError, OSError.
+
+        `deadline`: on the monotonic clock.
+        """
         user = self.user(self.task.config.agent.user)
         self.workspace.create(self.image, self.task.path / "environment", user, self.task.instruction)
         if self.driver.name == "oracle":
             self.workspace.upload_solution(self.task.path / "solution")
         if check := self.task.config.environment.healthcheck:
-            self._wait_healthy(server, check, user)
+            self._wait_healthy(server, check, user, deadline)
 
     def harness_spec(
         self,
@@ -111,18 +115,21 @@ class Worksite:
             limits=self.limits,
         )
 
-    def _wait_healthy(self, server: SandboxServer, check: Healthcheck, user: User) -> None:
+    def _wait_healthy(self, server: SandboxServer, check: Healthcheck, user: User, deadline: float) -> None:
         started, failures = time.monotonic(), 0
         spec = self.command_spec(("/bin/bash", "-c", check.command), user, self.workspace.path / "healthcheck.log")
         while True:
-            end = server.run(spec, check.timeout_s)
+            end = server.run(spec, min(check.timeout_s, max(0.0, deadline - time.monotonic())))
             if end is not None and end.code == 0:
                 return
+            if time.monotonic() >= deadline:
+                raise SandboxError(Reason.SANDBOX_NEVER_HEALTHY, "preparation did not end within overall_timeout_s")
             in_start_period = time.monotonic() - started < check.start_period_s
             failures = 0 if in_start_period else failures + 1
             if failures >= max(1, check.retries):
                 raise SandboxError(Reason.SANDBOX_NEVER_HEALTHY, f"the health check failed {failures} times in a row")
-            time.sleep(check.start_interval_s if in_start_period else check.interval_s)
+            pause_s = check.start_interval_s if in_start_period else check.interval_s
+            time.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
 
 
 @lru_cache(maxsize=1024)

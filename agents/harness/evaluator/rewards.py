@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agents.core.outcome import Reason
@@ -64,6 +65,14 @@ def _pick(rewards: dict[str, float], key: str) -> Score:
         reason = f"the reward file has no key {key!r} (keys: {known})"[:200]
         return Score(None, rewards, Reason.REWARD_KEY_MISSING, reason)
     return Score(rewards[key], rewards)
+
+
+def without_sentinels(score: Score, sentinels: Sequence[float]) -> Score:
+    """A value that the verifier writes when it has crashed is no reward (tasks.md §4)."""
+    if score.value is None or score.value not in sentinels:
+        return score
+    reason = f"the reward {score.value:g} is one of reward_sentinels: the verifier had crashed"
+    return Score(None, score.rewards, Reason.REWARD_SENTINEL, reason)
 
 
 def _none(code: Reason, reason: str) -> Score:

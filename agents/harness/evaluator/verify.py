@@ -19,10 +19,12 @@ from agents.harness.worksite import Worksite
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How work is to be evaluated: the key that is trained, and the time for everything together."""
+    """How work is to be evaluated: the key that is trained, the time for everything together, and values that say that
+    the verifier has crashed."""
 
     reward_key: str = "reward"
     timeout_s: float = 1_800.0
+    reward_sentinels: tuple[float, ...] = ()
 
 
 def evaluate(server: SandboxServer, site: Worksite, evaluation: Evaluation) -> Verdict:
@@ -48,6 +50,8 @@ def _evaluate(server: SandboxServer, site: Worksite, evaluation: Evaluation, dea
         _run(server, spec, min(deadline, time.monotonic() + hook.timeout_s))
     if site.task.config.verifier.environment_mode == "separate":
         spec = _separate(server, site, deadline)
+        if _nothing_crossed(site):
+            return Verdict(Status.NO_WORK, reason="none of the artifacts that a separate verifier gets was left")
     else:
         workspace.upload_tests(site.task.path / "tests")
         user = site.user(site.task.config.verifier.user)
@@ -59,13 +63,15 @@ def _evaluate(server: SandboxServer, site: Worksite, evaluation: Evaluation, dea
         return _unresolved(Reason.EVALUATION_TIMEOUT, "the verifier did not end in its time", log=log)
     if end.cause != "exited":
         return _unresolved(Reason.EVALUATOR_CRASHED, f"the verifier was stopped: {end.cause} limit", end.code, log)
-    return _verdict(workspace, evaluation.reward_key, end, log)
+    return _verdict(workspace, evaluation, end, log)
 
 
-def _verdict(workspace: Workspace, key: str, end: Exit, log: str) -> Verdict:
+def _verdict(workspace: Workspace, evaluation: Evaluation, end: Exit, log: str) -> Verdict:
     folder = workspace.verifier_logs
     reward_json = read_untrusted(folder / "reward.json", rewards.MAX_BYTES)
-    score = rewards.read(reward_json, read_untrusted(folder / "reward.txt", rewards.MAX_BYTES), key)
+    reward_txt = read_untrusted(folder / "reward.txt", rewards.MAX_BYTES)
+    score = rewards.read(reward_json, reward_txt, evaluation.reward_key)
+    score = rewards.without_sentinels(score, evaluation.reward_sentinels)
     if score.value is None:
         verdict = _unresolved(score.reason_code or Reason.REWARD_INVALID, score.reason, end.code, log)
         return replace(verdict, rewards=score.rewards)
@@ -93,6 +99,18 @@ def _separate(server: SandboxServer, site: Worksite, deadline: float) -> Sandbox
         run=lambda each: _run(server, each, deadline),
     )
     return spec
+
+
+def _nothing_crossed(site: Worksite) -> bool:
+    """Whether the task declares artifacts and the agent left none of them, nor anything in /logs/artifacts."""
+    declared = len(site.task.config.artifacts)
+    crossed = {path.name for path in (site.workspace.path / "transfer").iterdir()}
+    if not declared or crossed & {f"{index}.tar" for index in range(declared)}:
+        return False
+    try:
+        return not any((site.workspace.path / "logs" / "artifacts").iterdir())
+    except OSError:  # the agent has closed it: something may be in there
+        return False
 
 
 def _verifier_spec(
