@@ -12,6 +12,7 @@ BENCHES: dict[str, str] = {
     "proxy": "gyreweb.bench.proxy:run",
     "simulate": "gyreweb.bench.simulate:run",
     "select": "gyreweb.bench.select:run",
+    "sessions": "gyreweb.bench.sessions:run",
     "store": "gyreweb.bench.store:run",
     "tokenize": "gyreweb.bench.tokenize:run",
 }
