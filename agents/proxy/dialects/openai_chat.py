@@ -147,7 +147,7 @@ class _Stream(StreamEncoder):
 
 
 def _message(message: dict[str, Any], where: str) -> Message:
-    role = message.get("role")
+    role = expect(message, "role", str, "")
     if role == "assistant":
         calls = [
             canonical.tool_call(

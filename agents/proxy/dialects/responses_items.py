@@ -14,6 +14,7 @@ import orjson
 
 from agents.proxy import canonical
 from agents.proxy.canonical import BadRequest, Message
+from agents.proxy.dialects.base import expect
 from agents.proxy.dialects.responses_tools import CALLS, arguments_of
 
 _ROLES = {"system": "system", "developer": "system", "user": "user"}
@@ -48,7 +49,7 @@ class _Reader:
         self._is_answered = False
 
     def read(self, item: dict[str, Any], where: str) -> None:
-        kind = item.get("type") or ("message" if "role" in item else None)
+        kind = expect(item, "type", str) or ("message" if "role" in item else "")
         if kind == "message" and item.get("role") == "assistant":
             content = item.get("content")
             texts = [content] if isinstance(content, str) else _texts(content, f"{where}.content")
@@ -92,7 +93,7 @@ class _Reader:
 
 
 def _other(item: dict[str, Any], where: str) -> Message:
-    role = item.get("role")
+    role = expect(item, "role", str, "")
     if role not in _ROLES:
         raise BadRequest(f"{where}.role is {role!r}; known roles: developer, system, user, assistant")
     return {"role": _ROLES[role], "content": canonical.text_of(item.get("content"), f"{where}.content")}

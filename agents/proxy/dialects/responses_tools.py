@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from agents.proxy.canonical import BadRequest, Tool
+from agents.proxy.dialects.base import expect
 from agents.proxy.replies import ToolUse
 
 _SEPARATOR = "__"
@@ -90,7 +91,8 @@ def read_tools(tools: list[Any]) -> tuple[list[Tool], dict[str, WireTool]]:
         else:
             declared = [(tool, "")]
         for one, namespace in declared:
-            wire = WireTool(str(one.get("type")), _name(one) if one.get("type") not in _OWN else one["type"], namespace)
+            kind = expect(one, "type", str, "")
+            wire = WireTool(kind, kind if kind in _OWN else _name(one), namespace)
             name = qualified(namespace, wire.name)
             found = _canonical(one, name)
             if found is not None:
