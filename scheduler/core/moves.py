@@ -56,7 +56,10 @@ def in_training(plan: Plan) -> list[Cell]:
 
 def obey_orders(plan: Plan) -> None:
     """Drains and pins first: what people asked for, as far as the capacity rule or their `unsafe` allows."""
+    nobody_asked = not plan.orders.in_force
     for cell in plan.snapshot.cells:
+        if nobody_asked and cell.desired_role != STOPPED:
+            continue
         if plan.orders.drain(cell) is not None:
             _drain(plan, cell)
         elif cell.desired_role == STOPPED:

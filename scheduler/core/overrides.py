@@ -23,6 +23,8 @@ class Orders:
 
     @classmethod
     def of(cls, snapshot: Snapshot, now_s: float) -> Orders:
+        if not snapshot.overrides:
+            return cls((), snapshot.settings)
         in_force = tuple(o for o in snapshot.overrides if o.expires_at_s > now_s)
         settings = snapshot.settings
         for order in in_force:
@@ -32,6 +34,8 @@ class Orders:
 
     def about(self, kind: str, cell: Cell) -> Override | None:
         """The newest order of this kind for this cell, or for every cell."""
+        if not self.in_force:
+            return None
         found = [o for o in self.in_force if o.kind == kind and o.cell_index in (None, cell.index)]
         return found[-1] if found else None
 
@@ -46,6 +50,8 @@ class Orders:
 
     def forbids(self, cell: Cell, role: str) -> str:
         """Why a person's order keeps this cell from switching to `role`; empty when none does."""
+        if not self.in_force:
+            return ""
         if (drain := self.drain(cell)) is not None:
             return f"override {drain.id} drains it"
         if (pin := self.pin(cell)) is not None and pin.role != role:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from scheduler.core import bursts
 from scheduler.core.decisions import Decision, Kind
 from scheduler.core.overrides import Orders
 from scheduler.core.settings import Settings
-from scheduler.core.snapshot import LOST, ROLLOUT, STARTING, STOPPED, SWITCHING, TRAINING, Cell, Snapshot
+from scheduler.core.snapshot import LOST, ROLLOUT, STARTING, STOPPED, SWITCHING, TRAINING, Burst, Cell, Snapshot
+
+_ALIVE = (ROLLOUT, TRAINING, SWITCHING, STARTING)
+_AWAY = (LOST, STOPPED, STARTING)
 
 
-@dataclass
+@dataclass(slots=True)
 class Plan:
     """Reads like the world after the decisions made so far. Only `decide` and its rules write to it."""
 
@@ -22,16 +26,29 @@ class Plan:
     decisions: list[Decision] = field(default_factory=list)
     num_dispatched: int = 0
     num_admitted: int = 0  # groups admitted to the batch in progress by this evaluation
+    source: Burst | None = None  # where the next batch takes its groups: one burst, or all of them as if one
+    mixes_bursts: bool = False
     batch_burst: int | None = None  # burst of the batch in progress, also of one just opened
     evaluation_starts: bool = False
     evaluation_waits: bool = False  # for a cell that comes in a moment: no burst may take its place
     _desired: dict[int, str] = field(default_factory=dict)
     _reserved: dict[int, int] = field(default_factory=dict)
+    #: What `serving`, `coming` and `training` answered since the last switch or reservation.
+    _serving: list[Cell] | None = None
+    _coming: list[Cell] | None = None
+    _training: list[Cell] | None = None
 
     @classmethod
-    def start(cls, snapshot: Snapshot, now_s: float) -> Plan:
+    def start(cls, snapshot: Snapshot, now_s: float, mixes_bursts: bool) -> Plan:
         orders = Orders.of(snapshot, now_s)
-        plan = cls(snapshot=snapshot, now_s=now_s, settings=orders.settings, orders=orders)
+        plan = cls(
+            snapshot=snapshot,
+            now_s=now_s,
+            settings=orders.settings,
+            orders=orders,
+            source=bursts.merged(snapshot) if mixes_bursts else bursts.current(snapshot),
+            mixes_bursts=mixes_bursts,
+        )
         plan.batch_burst = snapshot.batch.burst if snapshot.batch is not None else None
         return plan
 
@@ -43,7 +60,10 @@ class Plan:
 
     @property
     def core(self) -> Cell | None:
-        return next((cell for cell in self.snapshot.cells if cell.is_core), None)
+        for cell in self.snapshot.cells:
+            if cell.is_core:
+                return cell
+        return None
 
     def desired(self, cell: Cell) -> str:
         return self._desired.get(cell.index, cell.desired_role)
@@ -52,38 +72,48 @@ class Plan:
         return self._reserved.get(cell.index, cell.evaluation)
 
     def serving(self) -> list[Cell]:
-        """R: cells whose rollout role is confirmed, that stay, and that no evaluation has reserved."""
-        return [
-            cell
-            for cell in self.snapshot.cells
-            if cell.role == ROLLOUT and self.desired(cell) == ROLLOUT and self.evaluation_of(cell) is None
-        ]
+        """R: cells confirmed in rollout that stay and that no evaluation has reserved. Only for reading."""
+        found = self._serving
+        if found is None:
+            found = self._serving = [cell for cell in self.coming() if cell.role == ROLLOUT]
+        return found
 
     def coming(self) -> list[Cell]:
-        """R and the cells on their way to it."""
-        return [
-            cell
-            for cell in self.snapshot.cells
-            if cell.role in (ROLLOUT, TRAINING, SWITCHING, STARTING)
-            and self.desired(cell) == ROLLOUT
-            and self.evaluation_of(cell) is None
-        ]
+        """R and the cells on their way to it. Only for reading."""
+        found = self._coming
+        if found is None:
+            desired, reserved = self._desired, self._reserved
+            found = self._coming = [
+                cell
+                for cell in self.snapshot.cells
+                if cell.role in _ALIVE
+                and (desired.get(cell.index, cell.desired_role) if desired else cell.desired_role) == ROLLOUT
+                and (reserved.get(cell.index, cell.evaluation) if reserved else cell.evaluation) is None
+            ]
+        return found
 
     def training(self) -> list[Cell]:
-        """Cells in training or on their way to it."""
-        return [
-            cell
-            for cell in self.snapshot.cells
-            if self.desired(cell) == TRAINING and cell.role not in (LOST, STOPPED, STARTING)
-        ]
+        """Cells in training or on their way to it. Only for reading."""
+        found = self._training
+        if found is None:
+            desired = self._desired
+            found = self._training = [
+                cell
+                for cell in self.snapshot.cells
+                if (desired.get(cell.index, cell.desired_role) if desired else cell.desired_role) == TRAINING
+                and cell.role not in _AWAY
+            ]
+        return found
 
     # Decisions
 
     def switch(self, cell: Cell, role: str) -> None:
         self._desired[cell.index] = role
+        self._serving = self._coming = self._training = None
 
     def reserve(self, cell: Cell, evaluation: int) -> None:
         self._reserved[cell.index] = evaluation
+        self._serving = self._coming = None
 
     def accept(self, kind: Kind, code: str, reason: str, cell: Cell | None = None, **params: Any) -> None:
         self.decisions.append(Decision(kind, True, code, reason, None if cell is None else cell.index, params))
