@@ -25,6 +25,8 @@ class Vocabulary:
     compacts: bool = True
     #: A stream that breaks is not the end of it.
     outlives_break: bool = True
+    #: It compacts when it is told that a prompt is too long.
+    outlives_overflow: bool = True
     #: Context in the compaction scene, in tokens.
     compaction_tokens: int = 100_000
     #: Auxiliary requests at the start of every execution.
@@ -94,6 +96,7 @@ CODEX = Vocabulary(
     shell=lambda command: Call("exec_command", {"cmd": command}),
     agent=lambda name, prompt: Call("multi_agent_v1__spawn_agent", {"message": prompt}),
     gather=_wait_for_agents,
+    outlives_overflow=False,
     compaction_tokens=60_000,
     cues=(("summary", "CONTEXT CHECKPOINT COMPACTION"),),
 )

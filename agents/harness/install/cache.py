@@ -50,23 +50,23 @@ def install(recipe: Recipe, home: Path, say: Say | None = None) -> Installed:
     clients.require(recipe)
     place = place_of(recipe, home)
     place.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(place):
-        return find(recipe, home) or _install(recipe, home, say)
+    with _alone(place) as lock:
+        return find(recipe, home) or _install(recipe, home, lock, say)
 
 
-def _install(recipe: Recipe, home: Path, say: Say | None) -> Installed:
+def _install(recipe: Recipe, home: Path, lock: int, say: Say | None) -> Installed:
     place = place_of(recipe, home)
     part = place.with_name(f"{place.name}.part")
     begun, started = part.exists(), time.monotonic()
     log.info("installing %s %s", recipe.harness, recipe.version)
     try:
-        integrity = _fill(recipe, part, say)
+        integrity = _fill(recipe, part, lock, say)
     except InstallError as error:
         if not begun:
             raise
         log.warning("what was left of an interrupted installation is of no use (%s); starting anew", error)
         shutil.rmtree(part)
-        integrity = _fill(recipe, part, say)
+        integrity = _fill(recipe, part, lock, say)
     (part / _RECORD).write_text(
         json.dumps({"harness": recipe.harness, "version": recipe.version, "integrity": dict(integrity)}, indent=1)
     )
@@ -77,9 +77,9 @@ def _install(recipe: Recipe, home: Path, say: Say | None) -> Installed:
     return Installed(recipe.harness, recipe.version, place, recipe.program, integrity)
 
 
-def _fill(recipe: Recipe, part: Path, say: Say | None) -> dict[str, str]:
+def _fill(recipe: Recipe, part: Path, lock: int, say: Say | None) -> dict[str, str]:
     part.mkdir(mode=0o755, exist_ok=True)
-    clients.run(recipe, part, lambda: say(megabytes(part), recipe.size_mb) if say else None)
+    clients.run(recipe, part, lock, lambda: say(megabytes(part), recipe.size_mb) if say else None)
     if not os.access(part / recipe.program, os.R_OK):
         raise InstallError(f"{recipe.harness} {recipe.version} was installed but has no {recipe.program}")
     integrity = dict(clients.checksums(recipe, part))
@@ -104,12 +104,12 @@ def megabytes(folder: Path) -> int:
 
 
 @contextlib.contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    """Held by one installer at a time; the kernel lets go when its process dies."""
+def _alone(place: Path) -> Iterator[int]:
+    """Held by one installer at a time; the kernel lets go when it and its client are dead. Gives the descriptor."""
     with place.with_name(f"{place.name}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             log.info("another process installs %s; waiting for it", place.name)
             fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield lock.fileno()

@@ -17,8 +17,11 @@ LIMIT_S = 3600.0
 _PIP_REPORT = "pip-report.json"
 
 
-def run(recipe: Recipe, folder: Path, beat: Callable[[], None]) -> None:
-    """Run the client in `folder`; `beat` is called about once a second. Raises InstallError with what it said."""
+def run(recipe: Recipe, folder: Path, lock: int, beat: Callable[[], None]) -> None:
+    """Run the client in `folder`; `beat` is called about once a second. Raises InstallError with what it said.
+
+    The client holds `lock` too: where its installer dies it may go on, and the next one waits for it.
+    """
     command = _npm(recipe, folder) if recipe.client == "npm" else _pip(recipe, folder)
     log = folder / "install.log"
     with log.open("wb") as out:
@@ -29,6 +32,7 @@ def run(recipe: Recipe, folder: Path, beat: Callable[[], None]) -> None:
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=[lock],
             umask=0o022,
         )
         try:
