@@ -134,6 +134,10 @@ class Metrics(s.Serializer[Any]):
     finished = s.IntegerField()
     unresolved = s.IntegerField()
     unresolved_share = s.FloatField()
+    unresolved_mean_shift = s.FloatField(
+        help_text="How much higher the means of affected groups are than if unresolved executions counted as zero."
+    )
+    unresolved_std_shift = s.FloatField()
     false_forks = s.IntegerField()
     calls = s.IntegerField()
     eta_s = s.FloatField(allow_null=True)

@@ -10,6 +10,8 @@ from typing import Any
 from django.urls import reverse
 from django.utils import timezone
 
+from agents.core.exclusion import ExclusionTotals, totals
+from agents.report import group_exclusions
 from agents.web import runs as run_queries
 from agents.web.runs import OutcomeCounts, StepReward
 from scheduler.web import cells as cell_queries
@@ -53,6 +55,11 @@ class RunFacts:
     @cached_property
     def outcomes(self) -> OutcomeCounts:
         return run_queries.outcome_counts(self.run)
+
+    @cached_property
+    def exclusion(self) -> ExclusionTotals:
+        """What leaving unresolved executions out did to the groups' statistics."""
+        return totals(group_exclusions(self.run).values())
 
     @cached_property
     def rewards(self) -> list[StepReward]:

@@ -146,3 +146,11 @@ def test_the_pages_cost_the_same_queries_for_more_groups(browser: Client, made: 
     assert Group.objects.count() == 9
     assert {path: count(path) for path in paths} == before
     assert max(before.values()) <= 24, before
+
+
+def test_the_overview_says_what_leaving_unresolved_executions_out_did(browser: Client, made: Made) -> None:
+    reply = browser.get(f"/runs/{made.run.pk}/")
+    found = reply.context["facts"].exclusion
+    assert (found.num_affected, round(found.mean_shift, 6)) == (1, round(0.375 / 4, 6))
+    assert "group means +0.094" in reply.content.decode()
+    assert browser.get(f"/api/v1/runs/{made.run.pk}/metrics").json()["unresolved_mean_shift"] == found.mean_shift

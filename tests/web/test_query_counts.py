@@ -16,7 +16,7 @@ from tests.web.conftest import SMALL
 
 #: Session, user and navigation counts are among them. Raise one only with a reason.
 BASELINE = {
-    "/": 7, "/runs/{run}/": 20, "/runs/{run}/executions/": 13, "/runs/{run}/cells/": 11,
+    "/": 7, "/runs/{run}/": 21, "/runs/{run}/executions/": 13, "/runs/{run}/cells/": 11,
     "/runs/{run}/decisions/": 12, "/runs/{run}/batches/": 13, "/runs/{run}/config/": 10,
     "/executions/{execution}/": 15, "/executions/{execution}/?view=tokens": 21,
     "/runs/{run}/groups/": 14, "/runs/{run}/report/": 24,

@@ -127,6 +127,8 @@ class RunMetrics(APIView):
             "finished": outcomes.finished,
             "unresolved": outcomes.unresolved,
             "unresolved_share": outcomes.unresolved_share,
+            "unresolved_mean_shift": facts.exclusion.mean_shift,
+            "unresolved_std_shift": facts.exclusion.std_shift,
             "false_forks": outcomes.false_forks,
             "calls": outcomes.calls,
             "eta_s": facts.eta_s,
