@@ -71,11 +71,14 @@ def missing(recording: Recording) -> str:
 
 
 def recorded_groups(recording: Recording) -> tuple[tuple[float, ...], ...]:
-    """Seconds of the executions of each complete group, in the order of dispatch."""
+    """Seconds at full load of the executions of each complete group, in the order of dispatch."""
+    load = recording.load
     by_group: dict[int, list[float]] = {}
     for execution in recording.executions:
         if execution.group in recording.complete_groups and execution.took_s:
-            by_group.setdefault(execution.group, []).append(execution.took_s)
+            by_group.setdefault(execution.group, []).append(
+                execution.took_s * load.factor.get(execution.id, load.mean_factor)
+            )
     return tuple(tuple(by_group[number]) for number in sorted(by_group))
 
 
@@ -98,8 +101,8 @@ def _workload(
     q = trajectories_q(recording.drawn, settings.j_max)
     commits = [step.commit_s for step in recording.steps if step.commit_s is not None]
     changes: dict[str, Any] = _durations(groups) | {
-        "environment_share": 0.0,
-        "alpha": 1.0,  # durations are replayed as they were: at the loads that they met
+        "environment_share": recording.load.environment_share,
+        "alpha": recording.load.alpha,  # 1: durations are replayed as they were, at the loads that they met
         "harness_timeout_s": max(float(config["overall_timeout_s"]), 1.001 * max(max(group) for group in groups)),
         "min_votes": int(config["min_votes"]),
         "evaluation_s": recording.verification_s or 0.0,
@@ -180,14 +183,17 @@ def trajectories_q(drawn: Sequence[int], j_max: int) -> float | None:
 def fit_error(recording: Recording, scenario: Scenario) -> dict[str, Any]:
     """The run's own settings simulated with its own durations, beside what was recorded. Shares are signed."""
     groups = recorded_groups(recording)
-    num_executions = sum(len(group) for group in groups)
+    took_s = [row.took_s for row in recording.executions if row.group in recording.complete_groups and row.took_s]
     figures: dict[str, Any] = {
         "groups": len(groups),
-        "executions": num_executions,
+        "executions": len(took_s),
         "steps": len(recording.steps),
         "policy_kind": recording.policy_kind,
+        "alpha": recording.load.alpha,
+        "alpha_error": recording.load.alpha_error,
+        "load_note": recording.load.why,
         "recorded": {
-            "execution_s": sum(sum(group) for group in groups) / num_executions,
+            "execution_s": fmean(took_s),
             "hours_per_step": recording.working_s(recording.steps[-1].stepped_s) / len(recording.steps) / HOUR_S,
         },
     }

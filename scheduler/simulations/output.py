@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scheduler.simulations.report import run_rows
-from scheduler.simulations.study import Study
 from scheduler.simulations.summary import Summary
 
 
@@ -23,18 +22,23 @@ def write_results(summaries: Sequence[Summary], preset: str, directory: Path, gp
     return [path]
 
 
-def write_plots(study: Study, summaries: Sequence[Summary], directory: Path) -> list[Path]:
+def write_plots(summaries: Sequence[Summary], directory: Path) -> list[Path]:
     """Of a single point: hours, staleness, timelines. Of a sweep: curves over every swept setting. Raises OSError."""
     from scheduler.simulations import plots, plots_timeline  # matplotlib takes a second to load
 
     drawn = [summary for summary in summaries if any(policy.results for policy in summary.policies)]
     if not drawn:
         return []
-    keys = list(study.points[0].changes)
-    swept = [key for key in keys if len({summary.point.changes[key] for summary in drawn}) > 1]
     paths: list[Path] = []
-    for key in swept:
-        paths += plots.plot_sweep(drawn, key, directory)
+    by_key: dict[str, list[Summary]] = {}
+    for summary in drawn:
+        for key in summary.point.changes:
+            by_key.setdefault(key, []).append(summary)
+    swept = {key: rows for key, rows in by_key.items() if len({row.point.changes[key] for row in rows}) > 1}
+    for key, rows in swept.items():
+        paths += plots.plot_sweep(rows, key, directory)
+    if len(swept) > 1 and all(len(summary.point.changes) == 1 for summary in drawn):
+        paths += plots.plot_overview(swept, directory)
     if len(drawn) > 1:
         return paths
     (summary,) = drawn

@@ -5,7 +5,7 @@ Drawn with matplotlib's own objects, without its global state; nothing opens a w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from scheduler.simulations.sensitivity import NAMES
 from scheduler.simulations.study import REFERENCE
 from scheduler.simulations.summary import PolicySummary, Summary, t_interval
 
@@ -131,6 +132,7 @@ def plot_sweep(summaries: Sequence[Summary], key: str, directory: Path) -> list[
             grid[1][place].set_xlabel(key)
             title = ", ".join(f"{name} {value:g}" for name, value in others.items())
             grid[0][place].set_title(title or f"{rows[0].point.scenario.name}: {key}")
+        grid[0][0].set_ylim(bottom=0)  # of the whole row
         grid[0][0].set_ylabel("hours per step")
         grid[1][0].set_ylabel("ratio to elastic")
         handles, labels = grid[0][0].get_legend_handles_labels()
@@ -141,18 +143,48 @@ def plot_sweep(summaries: Sequence[Summary], key: str, directory: Path) -> list[
         return save(figure, directory, f"sweep-{key}")
 
 
+def plot_overview(swept: Mapping[str, Sequence[Summary]], directory: Path) -> list[Path]:
+    """Hours per step over each setting that was moved alone, side by side, every scale from zero."""
+    columns = min(4, len(swept))
+    rows = -(-len(swept) // columns)
+    with rc_context(STYLE | {"font.size": 8.5, "axes.titlesize": 9}):
+        figure = Figure(figsize=(3.2 * columns + 0.6, 2.5 * rows + 0.5), layout="constrained")
+        panels = figure.subplots(rows, columns, squeeze=False)
+        for place, axes in enumerate(panels.flat):
+            if place >= len(swept):
+                axes.set_axis_off()
+                continue
+            key, points = list(swept.items())[place]
+            ordered = sorted(points, key=lambda row: _uncapped_last(key, row.point.changes[key]))
+            _draw_sweep(axes, ordered, key, _hours_per_step, with_bound=True)
+            axes.set_ylim(bottom=0)
+            axes.set_title(NAMES.get(key, key), fontsize=8.5)
+            if place % columns == 0:
+                axes.set_ylabel("hours per step")
+        handles, labels = panels[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=9)
+        first = next(iter(swept.values()))[0]
+        title = f"{first.point.scenario.name}: one setting moved at a time ({_seeds(first)}, 95% t intervals)"
+        figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+        return save(figure, directory, "sensitivity")
+
+
 def _panels(summaries: Sequence[Summary], key: str) -> Iterator[tuple[dict[str, Any], list[Summary]]]:
     by_others: dict[tuple[tuple[str, Any], ...], list[Summary]] = {}
     for summary in summaries:
         others = tuple((name, value) for name, value in summary.point.changes.items() if name != key)
         by_others.setdefault(others, []).append(summary)
     for others, rows in by_others.items():
-        yield dict(others), sorted(rows, key=lambda row: row.point.changes[key])
+        yield dict(others), sorted(rows, key=lambda row: _uncapped_last(key, row.point.changes[key]))
+
+
+def _uncapped_last(key: str, value: float) -> float:
+    return float("inf") if key == "j_max" and value <= 0 else value
 
 
 def _draw_sweep(axes: Axes, rows: Sequence[Summary], key: str, values_of: Any, *, with_bound: bool) -> None:
     values = [row.point.changes[key] for row in rows]
-    at = range(len(values)) if _uneven(values) else values
+    at = range(len(values)) if values != sorted(values) or _uneven(values) else values
     for name in dict.fromkeys(policy.policy for row in rows for policy in row.policies if policy.results):
         points = []
         for x, row in zip(at, rows, strict=True):
@@ -168,8 +200,8 @@ def _draw_sweep(axes: Axes, rows: Sequence[Summary], key: str, values_of: Any, *
     if with_bound:
         bounds = [row.first.bound_h_per_step if row.first else float("nan") for row in rows]
         axes.plot(at, bounds, color=INK, lw=1.3, ls=(0, (5, 3)), label="bound")
-        axes.set_ylim(bottom=0)
-    axes.set_xticks(list(at), [f"{value:g}" for value in values])
+    labels = ["no cap" if _uncapped_last(key, value) == float("inf") else f"{value:g}" for value in values]
+    axes.set_xticks(list(at), labels)
 
 
 def _uneven(values: Sequence[float]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from django.db import connection
 
 from scheduler.observe import Measures, measure
+from scheduler.simulations.slowdown import NO_EFFECT, LoadEffect, load_effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class PastExecution:
     works: bool
     timed_out: bool
     version: int
+    id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Recording:
     verification_s: float | None  # mean time from the harness's end to the verdict
     drawn: tuple[int, ...]  # trajectories per trained execution
     measures: Measures
+    load: LoadEffect = NO_EFFECT
     event_seq: int = 0
 
     def working_s(self, until_s: float) -> float:
@@ -78,7 +81,7 @@ SELECT json_build_object(
         'event_seq', event_seq) FROM run),
     'now', (SELECT extract(epoch FROM until - at) FROM start),
     'executions', (SELECT json_agg(json_build_object(
-        'group', g.number,
+        'id', e.id, 'group', g.number,
         'launched', extract(epoch FROM e.launched_at - start.at),
         'ended', extract(epoch FROM coalesce(e.harness_ended_at, e.finished_at) - start.at),
         'finished', extract(epoch FROM e.finished_at - start.at),
@@ -119,9 +122,10 @@ def read(run_id: int) -> Recording | None:
         rows = json.loads(cursor.fetchone()[0])
     if rows["run"] is None:
         return None
+    config = rows["run"]["config"]
     return Recording(
         run_id=run_id,
-        config=rows["run"]["config"],
+        config=config,
         policy_kind=rows["run"]["policy_kind"],
         version=rows["run"]["version"],
         now_s=rows["now"],
@@ -135,6 +139,7 @@ def read(run_id: int) -> Recording | None:
         verification_s=rows["verification"],
         drawn=tuple(rows["drawn"] or ()),
         measures=measure(run_id),
+        load=load_effect(run_id, config["cells"], config["concurrency_per_cell"]),
         event_seq=rows["run"]["event_seq"],
     )
 
@@ -145,6 +150,7 @@ def _execution(row: dict[str, Any]) -> PastExecution:
     launched = row["launched"] if row["state"] in ("running", "evaluating", "finished") else None
     took = None if ended is None or launched is None else max(0.0, ended - launched - row["held"])
     return PastExecution(
+        id=row["id"],
         group=row["group"],
         launched_s=launched,
         ended_s=ended,

@@ -27,7 +27,8 @@ class TextReport:
     def __init__(self, study: Study, changes: Mapping[str, Any], gpus_per_cell: int = 0) -> None:
         self.study, self.gpus_per_cell = study, gpus_per_cell
         self.console = table.console_of()
-        table.print_scenario(self.console, study.points[0].scenario, changes)
+        swept = {name for point in study.points for name in point.changes}
+        table.print_scenario(self.console, study.points[0].scenario, changes, swept)
 
     def point(self, summary: Summary) -> None:
         table.print_summary(self.console, summary, gpus_per_cell=self.gpus_per_cell)

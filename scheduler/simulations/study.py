@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scheduler.scenarios import POLICIES, BadScenario, Scenario
@@ -68,10 +68,27 @@ class Study:
         combinations = itertools.product(*axes.values())
         changes = [dict(zip(axes, values, strict=True)) for values in combinations]
         points = tuple(Point(number, _at(scenario, change), change) for number, change in enumerate(changes))
-        distinct_seeds = tuple(dict.fromkeys(seeds))
-        if not distinct_seeds:
-            raise BadScenario("no seed was named")
-        return cls(points, tuple(dict.fromkeys(policies)), distinct_seeds, keep_decisions)
+        return cls(points, tuple(dict.fromkeys(policies)), _distinct(seeds), keep_decisions)
+
+    @classmethod
+    def one_at_a_time(
+        cls, scenario: Scenario, policies: Sequence[str], seeds: Iterable[int], values: Mapping[str, Sequence[Any]]
+    ) -> tuple[Study, list[str]]:
+        """Each setting moved alone, the others as they are; and why some points cannot be simulated.
+
+        Raises BadScenario when none can, and as `of` does.
+        """
+        whole = cls.of(scenario, policies, seeds)
+        points: list[Point] = []
+        left_out = []
+        for name, value in ((name, value) for name, several in values.items() for value in several):
+            try:
+                points.append(Point(len(points), _at(scenario, {name: value}), {name: value}))
+            except BadScenario as error:
+                left_out.append(str(error))
+        if not points:
+            raise BadScenario(left_out[0])
+        return replace(whole, points=tuple(points)), left_out
 
     @property
     def runs_reference(self) -> bool:
@@ -96,6 +113,13 @@ class Study:
     @property
     def num_jobs(self) -> int:
         return sum(1 for _ in self.jobs())
+
+
+def _distinct(seeds: Iterable[int]) -> tuple[int, ...]:
+    found = tuple(dict.fromkeys(seeds))
+    if not found:
+        raise BadScenario("no seed was named")
+    return found
 
 
 def _at(scenario: Scenario, change: Mapping[str, Any]) -> Scenario:

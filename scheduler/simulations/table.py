@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
 from rich.box import SIMPLE_HEAD
@@ -34,9 +34,12 @@ def console_of(stream: TextIO | None = None) -> Console:
     return Console(file=stream, highlight=False, width=None if stream.isatty() else WIDTH_OF_FILES)
 
 
-def print_scenario(console: Console, scenario: Scenario, changes: Mapping[str, Any]) -> None:
+def print_scenario(console: Console, scenario: Scenario, changes: Mapping[str, Any], swept: Iterable[str] = ()) -> None:
+    """`swept` settings have another value at every point."""
     settings = scenario.settings
-    facts = ", ".join(f"{sign} {getattr(settings, name):g}" for name, sign in HEAD_SETTINGS)
+    facts = ", ".join(
+        f"{sign} {'swept' if name in swept else format(getattr(settings, name), 'g')}" for name, sign in HEAD_SETTINGS
+    )
     console.print(Text(scenario.name, style="bold"), Text(f"  {facts}"))
     if scenario.description:
         console.print(Text(scenario.description, style="dim"))

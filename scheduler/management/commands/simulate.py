@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from scheduler import scenarios
 from scheduler.scenarios import BadScenario, Scenario
 from scheduler.scenarios.files import to_toml
-from scheduler.simulations import arguments, table
+from scheduler.simulations import arguments, sensitivity, table
 from scheduler.simulations.many import Finished, run_many
 from scheduler.simulations.output import write_plots, write_results
 from scheduler.simulations.progress import Bar
@@ -26,6 +26,7 @@ means, and how to describe a cluster of one's own in a file.
   manage.py simulate --preset baseline-set --policy elastic,colocate --seeds 3
   manage.py simulate --preset baseline-set --sweep rho_min=0.1,0.25,0.5 --sweep cells=4,6,8 --out plots
   manage.py simulate --preset my-cluster.toml --set cell_failures_per_h=0.02 --seeds 21-40 --jobs 2
+  manage.py simulate --preset nl2repo-122b-8x4 --policy elastic,colocate --sensitivity --out plots
   manage.py simulate --fit-from 7 --set cells=4
 """
 
@@ -52,6 +53,9 @@ class Command(BaseCommand):
         parser.add_argument(
             "--sweep", action="append", default=[], metavar="KEY=A,B,C", help="once per key: the cross product is run"
         )
+        parser.add_argument(
+            "--sensitivity", action="store_true", help="move rho_min, S, N, tail, K, switch seconds, J_max, each alone"
+        )
         parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default 1)")
         parser.add_argument("--gpus-per-cell", type=int, default=0, metavar="N", help="tell GPU-hours, not cell-hours")
         parser.add_argument("--out", type=Path, metavar="DIR", help="write plots (PNG and SVG) and results.jsonl here")
@@ -70,7 +74,14 @@ class Command(BaseCommand):
             policies = [name.strip() for name in options["policy"].split(",") if name.strip()]
             sweep = arguments.sweeps(options["sweep"])
             seeds = arguments.seeds(options["seeds"])
-            study = Study.of(scenario, policies, seeds, sweep, keep_decisions=options["save"])
+            if options["sensitivity"] and sweep:
+                raise BadScenario("--sensitivity moves its own settings; leave out --sweep")
+            if options["sensitivity"]:
+                study, left_out = Study.one_at_a_time(scenario, policies, seeds, sensitivity.values(scenario))
+                for why in left_out:
+                    print(f"left out, {why}", file=sys.stderr)
+            else:
+                study = Study.of(scenario, policies, seeds, sweep, keep_decisions=options["save"])
         except BadScenario as error:
             raise CommandError(str(error)) from error
         if options["jobs"] < 1:
@@ -83,7 +94,7 @@ class Command(BaseCommand):
         there = {item.job.point for item in finished}
         summaries = [summarise(study, point, finished) for point in study.points if point.number in there]
         if options["out"] is not None and finished:
-            self._write(study, summaries, options)
+            self._write(summaries, options)
         if options["save"]:
             self._save(summaries, changes, options)
         if interrupted:
@@ -129,10 +140,10 @@ class Command(BaseCommand):
         for simulation in saved:
             print(f"saved: /simulations/{simulation.pk}/ of the dashboard", file=sys.stderr)
 
-    def _write(self, study: Study, summaries: list[Summary], options: dict[str, Any]) -> None:
+    def _write(self, summaries: list[Summary], options: dict[str, Any]) -> None:
         try:
             paths = write_results(summaries, name_of(options), options["out"], options["gpus_per_cell"])
-            paths += write_plots(study, summaries, options["out"])
+            paths += write_plots(summaries, options["out"])
         except OSError as error:
             raise CommandError(f"--out {options['out']}: {error.strerror or error}") from error
         names = ", ".join(path.name for path in paths if path.suffix != ".svg")
@@ -170,6 +181,7 @@ def command_of(options: dict[str, Any]) -> str:
     source = ["--preset", options["preset"]] if options["fit_from"] is None else ["--fit-from", options["fit_from"]]
     words = [".venv/bin/python", "manage.py", "simulate", *source]
     words += ["--policy", options["policy"], "--seeds", options["seeds"]]
+    words += ["--sensitivity"] if options["sensitivity"] else []
     for name in ("set", "sweep"):
         for text in options[name]:
             words += [f"--{name}", text]
