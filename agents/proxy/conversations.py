@@ -14,6 +14,7 @@ A guess is revised when later traffic shows better: `Place.revisions` names the 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -22,6 +23,9 @@ from agents.proxy.canonical import Message, ModelRequest
 from agents.proxy.evidence import QUOTE_CHARS, Asked, gives, hires, jobs_of, lines_of, tasks
 from agents.proxy.matching import Match, RecordedCall
 from agents.proxy.profiles.base import AUXILIARY, MAIN, SUB_AGENT, SUMMARY_SUFFIX, Profile, family, features
+
+#: How many auxiliary calls are remembered in case one proves to have compacted a conversation.
+_LOOSE = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -71,9 +75,14 @@ class Conversation:
         last = self.last
         if last is None or self.summary is not None or last.reply.get("tool_calls"):
             return None
-        if not (last.turns() or self.is_thin) or any(call is last for _, call in asked.match.recognised):
-            return None
+        held = [call for _, call in asked.match.recognised]
         said = last.reply["content"]
+        if asked.opening in self.openings and last.opening_key not in (b"", asked.opening) and len(self.calls) > 1:
+            # It had tools or a system prompt of its own, and the conversation goes back to its former ones.
+            is_all = not [call for call in held if call is not last]
+            return last if is_all and (held or any(quotes(text, said) for text in asked.texts)) else None
+        if not (last.turns() or self.is_thin) or last in held:
+            return None
         return last if len(said) >= QUOTE_CHARS and any(quotes(text, said) for text in asked.texts) else None
 
 
@@ -93,6 +102,8 @@ class Place:
     retry_key: str = ""
     is_thin: bool = False
     spoken: bytes = b""
+    #: An earlier call that was taken for auxiliary and turns out to have compacted this conversation.
+    found_summary: RecordedCall | None = None
     #: Earlier calls whose role turns out to be another: call number -> role.
     revisions: Mapping[int, str] = field(default_factory=dict)
 
@@ -108,7 +119,8 @@ class Place:
         if talk is None:
             return History(True)
         is_revised = talk.last is not None and self.revisions.get(talk.last.number, "").endswith(SUMMARY_SUFFIX)
-        return History(False, talk.last, talk.last if is_revised else talk.summary, talk.followed)
+        summary = self.found_summary or (talk.last if is_revised else talk.summary)
+        return History(False, talk.last, summary, talk.followed)
 
 
 class Conversations:
@@ -123,6 +135,8 @@ class Conversations:
         self._recorded: dict[int, RecordedCall] = {}
         #: Texts that tool calls handed to somebody.
         self._jobs: dict[str, Conversation | None] = {}
+        #: The newest auxiliary calls that said something long.
+        self._loose: deque[RecordedCall] = deque(maxlen=_LOOSE)
         #: Calls that were only guessed to compact.
         self._guessed: set[int] = set()
         #: Calls whose role turned out to be another than `place` said: call number -> role.
@@ -139,6 +153,8 @@ class Conversations:
             return Place(AUXILIARY, None, is_told=True, retry_key=retry_key)
         asked = Asked(request, seen, match, verdict)
         home, kind = self._home(asked), verdict.role
+        if home is not None and not asked.key and kind not in (None, home.family):
+            home = None
         is_guessed = not verdict.is_summary and self._looks_like_summary(asked, home)
         if home is None and (verdict.is_summary or is_guessed):
             home = self._compacted(asked)
@@ -163,6 +179,9 @@ class Conversations:
             is_thin=asked.is_bound or not asked.tools,
             spoken=asked.spoken if asked.num_spoken > 1 else b"",
             revisions=self._revisions(asked, kind, home),
+            found_summary=None
+            if home is None or verdict.is_summary or is_guessed
+            else self._unseen_summary(asked, home),
         )
 
     def _home(self, asked: Asked) -> Conversation | None:
@@ -251,7 +270,7 @@ class Conversations:
         if home is None and kind == MAIN:
             for talk in self._all:
                 if talk.is_guessed(MAIN) and asked.opening not in talk.openings:
-                    found |= {n: SUB_AGENT + r.removeprefix(MAIN) for n, r in list(talk.calls.items())}
+                    found |= {n: _role(SUB_AGENT, r) for n, r in list(talk.calls.items())}
                     found |= dict.fromkeys(self._doubtful(talk), AUXILIARY) if talk.is_thin else {}
         if home is None:
             return found
@@ -266,6 +285,13 @@ class Conversations:
         """Calls of a conversation that do not surely compact one."""
         calls = list(talk.calls.items())
         return [n for n, role in calls if n in self._guessed or not role.endswith(SUMMARY_SUFFIX)]
+
+    def _unseen_summary(self, asked: Asked, home: Conversation) -> RecordedCall | None:
+        """A call that was taken for auxiliary, if this request carries its answer in place of the turns before."""
+        if home.last is None or home.summary is not None or any(c is home.last for _, c in asked.match.recognised):
+            return None
+        loose = [call for call in list(self._loose) if call.number > home.last.number]
+        return next((c for c in loose if any(quotes(text, c.reply["content"]) for text in asked.texts)), None)
 
     def _main(self) -> Conversation | None:
         return next((c for c in self._all if c.family == MAIN), None)
@@ -284,6 +310,10 @@ class Conversations:
             if place.key and not talk.key:
                 talk.key = place.key
                 self._by_key[place.key] = talk
+            if place.is_told and not talk.is_told:
+                if talk.family != family(place.role):
+                    self._become(talk, family(place.role))
+                talk.is_told = True
             if not place.is_thin:
                 talk.is_thin = False
                 talk.tools = talk.tools or _names(request)
@@ -296,6 +326,12 @@ class Conversations:
             self._hear(message, talk)
         for revised, role in place.revisions.items():
             self._revise(revised, role)
+        if (found := place.found_summary) is not None and talk is not None and found in self._loose:
+            self._loose.remove(found)
+            found.conversation = talk.name
+            self._set_role(found.number, family(place.role) + SUMMARY_SUFFIX, talk)
+            found.role = talk.calls[found.number]
+            talk.summary = found
         return AUXILIARY if talk is None else talk.name
 
     def restore(self, call: RecordedCall, request: ModelRequest) -> None:
@@ -314,6 +350,8 @@ class Conversations:
         call.role = self.revised.get(call.number, call.role)
         talk = self._by_name.get(call.conversation)
         if talk is None:
+            if len(call.reply["content"]) >= QUOTE_CHARS and not call.reply.get("tool_calls"):
+                self._loose.append(call)
             return
         self._recorded[call.number] = call
         if call.role.endswith(SUMMARY_SUFFIX):
@@ -367,9 +405,9 @@ class Conversations:
             self._become(hirer, MAIN)
 
     def _become(self, talk: Conversation, kind: str) -> None:
-        was, talk.family = talk.family, kind
+        talk.family = kind
         for number, role in list(talk.calls.items()):
-            self._set_role(number, kind + role.removeprefix(was), talk)
+            self._set_role(number, _role(kind, role), talk)
 
     def _revise(self, number: int, role: str) -> None:
         talk = self._of_call.get(number)
@@ -396,6 +434,11 @@ class Conversations:
         talk.calls[number] = self.revised[number] = role
         if (call := self._recorded.get(number)) is not None:
             call.role = role
+
+
+def _role(kind: str, role: str) -> str:
+    """The role of this family that compacts if `role` does."""
+    return kind + SUMMARY_SUFFIX if role.endswith(SUMMARY_SUFFIX) else kind
 
 
 def _names(request: ModelRequest) -> frozenset[str]:

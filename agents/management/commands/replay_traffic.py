@@ -78,7 +78,7 @@ class Command(BaseCommand):
 
 
 def _line(value: dict[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value)
 
 
 def table_of_totals(totals: Totals) -> str:

@@ -22,6 +22,7 @@ PROFILE = Profile(
     ),
     summaries=(
         When(last_user_starts=("CRITICAL: Respond with TEXT ONLY",), last_user_says=("create a detailed summary",)),
+        When(last_user_starts=("CRITICAL: Respond with TEXT ONLY. Do NOT call any tools",)),
         When(without_tools=True, system_says=("tasked with summarizing conversations",)),
     ),
     keys=(Key((_SESSION, _AGENT)), Key((("x-claude-code-session-id",),))),
