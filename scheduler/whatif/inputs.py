@@ -15,10 +15,14 @@ from scheduler.core.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class One:
-    """An execution under way. `seconds`: what it took, or how long it has run so far, held time excluded."""
+    """An execution under way. `seconds`: its work at full load, all of it when it has ended, else what is done so far.
+
+    `elapsed_s` is the time that this took, held time excluded.
+    """
 
     state: str  # as in scheduler.core.simulate.resume
     seconds: float = 0.0
+    elapsed_s: float = 0.0
     verdict_in_s: float = 0.0
     votes: bool = True
     works: bool = True

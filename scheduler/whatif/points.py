@@ -142,7 +142,7 @@ def _underway(one: One, lifetimes: Lifetimes, random: Random) -> Underway:
     if one.state in ENDED:
         draw = Draw(one.seconds, one.votes, one.works)
         return Underway(
-            draw, one.state, one.seconds, one.seconds, one.verdict_in_s, launch_version=version, mean_version=version
+            draw, one.state, one.seconds, one.elapsed_s, one.verdict_in_s, launch_version=version, mean_version=version
         )
     draw = Draw(lifetimes.draw(random, one.seconds), True, True)
-    return Underway(draw, one.state, one.seconds, one.seconds, launch_version=version, mean_version=version)
+    return Underway(draw, one.state, one.seconds, one.elapsed_s, launch_version=version, mean_version=version)

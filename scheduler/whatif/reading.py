@@ -18,6 +18,7 @@ from scheduler.core.simulate.resume import EVALUATING, FINISHED, RUNNING, WAITIN
 from scheduler.observe import observe
 from scheduler.scenarios import Scenario
 from scheduler.simulations.fit import fit, missing
+from scheduler.simulations.slowdown import LoadEffect
 from scheduler.simulations.recorded import Recording, read
 from scheduler.whatif.inputs import Inputs, Left, LiveGroup, One
 from scheduler.whatif.question import Question, present_values, scenario_of
@@ -99,7 +100,7 @@ SELECT json_build_object(
         'number', g.number, 'burst', g.burst, 'state', g.state, 'pk', g.id,
         'settled', extract(epoch FROM g.ready_at - run.zero),
         'executions', (SELECT json_agg(json_build_object(
-            'state', e.state, 'votes', e.reward IS NOT NULL, 'outcome', e.outcome,
+            'id', e.id, 'state', e.state, 'votes', e.reward IS NOT NULL, 'outcome', e.outcome,
             'launched', extract(epoch FROM e.launched_at - run.zero), 'held', e.held_s,
             'elapsed', extract(epoch FROM coalesce(e.harness_ended_at, e.finished_at, now()) - e.launched_at),
             'since_end', extract(epoch FROM now() - e.harness_ended_at),
@@ -128,7 +129,9 @@ def _with_picture(run: Run, recording: Recording, inputs: Inputs, seen: facts.Sn
         cursor.execute(_GROUPS, {"run": run.pk})
         rows = json.loads(cursor.fetchone()[0])
     zero_s, workload = rows["zero"], inputs.workload
-    groups = tuple(_group(row, workload.evaluation_s) for row in rows["groups"] or () if row["executions"])
+    groups = tuple(
+        _group(row, workload.evaluation_s, recording.load) for row in rows["groups"] or () if row["executions"]
+    )
     numbers = {row["pk"]: row["number"] for row in rows["groups"] or ()}
     snapshot = _on_the_runs_clock(seen, zero_s, groups, numbers)
     now_s, work = snapshot.taken_at_s, snapshot.work
@@ -154,24 +157,25 @@ def _with_picture(run: Run, recording: Recording, inputs: Inputs, seen: facts.Sn
     )
 
 
-def _group(row: Mapping[str, Any], verification_s: float) -> LiveGroup:
+def _group(row: Mapping[str, Any], verification_s: float, load: LoadEffect) -> LiveGroup:
     launches = [one["launched"] for one in row["executions"] if one["launched"] is not None]
     return LiveGroup(
         number=row["number"],
         burst=row["burst"],
         state=row["state"],
-        executions=tuple(_one(one, verification_s) for one in row["executions"]),
+        executions=tuple(_one(one, verification_s, load) for one in row["executions"]),
         started_s=max(0.0, min(launches)) if launches else -1.0,
         settled_s=row["settled"] or 0.0,
     )
 
 
-def _one(row: Mapping[str, Any], verification_s: float) -> One:
+def _one(row: Mapping[str, Any], verification_s: float, load: LoadEffect) -> One:
     state = _STATES[row["state"]]
     seconds = 0.0 if state == WAITING else max(0.0, (row["elapsed"] or 0.0) - row["held"])
     return One(
         state=state,
-        seconds=seconds,
+        seconds=seconds * load.factor.get(row["id"], load.mean_factor),
+        elapsed_s=seconds,
         verdict_in_s=max(0.0, verification_s - (row["since_end"] or 0.0)) if state == EVALUATING else 0.0,
         votes=row["votes"] or state != FINISHED,
         works=state != FINISHED or row["outcome"] in ("complete", "partial"),

@@ -6,10 +6,11 @@ import uuid
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 from django.utils import timezone
 
 from agents import config as run_config
-from agents.models import Execution, Group, Project, Run, Task
+from agents.models import Call, Execution, Group, Project, Run, Task
 from scheduler.core.simulate.parts import SimCell, SimGroup
 from scheduler.core.simulate.pool import Execution as SimExecution
 from scheduler.models import Burst, Cell, RoleChange
@@ -31,7 +32,13 @@ class Noted(Watched):
         self.switched: list[tuple[int, float, float, str]] = []
         self.computed: list[tuple[int, int, float, float]] = []
         self.bursts_seen: dict[int, Any] = {}
+        self.work_done: dict[SimExecution, float] = {}
+        self.clock: list[tuple[float, float]] = []  # (time, progress) of the pool
         super().__init__(*args, **kwargs)
+
+    def _touch_pool(self) -> None:
+        self.clock.append((self.pool.now_s, self.pool.progress))
+        super()._touch_pool()
 
     def _start(self, count: int) -> None:
         for execution in self.waiting[len(self.waiting) - count :]:
@@ -40,8 +47,14 @@ class Noted(Watched):
         for burst in self.bursts:
             self.bursts_seen[burst.number] = burst
 
+    def pool_work(self, execution: SimExecution) -> float:
+        """Seconds at full load that an execution has done when it ended, or timed out."""
+        return self.work_done[execution]
+
     def _ended(self, execution: SimExecution, timed_out: bool) -> None:
         self.ended_at[execution] = self.now_s
+        self.clock.append((self.pool.now_s, self.pool.progress))
+        self.work_done[execution] = self.pool.progress - execution.started_progress
         super()._ended(execution, timed_out)
 
     def _finished(self, execution: SimExecution) -> None:
@@ -58,8 +71,13 @@ class Noted(Watched):
         super()._computed(cell, epoch, seconds)
 
 
-def write_run(scenario: Scenario, project: Project, *, seed: int = 1, until_s: float | None = None) -> Run:
-    """Simulate up to `until_s` (or the end) and write what was recorded by then. The run's clock ends now."""
+def write_run(
+    scenario: Scenario, project: Project, *, seed: int = 1, until_s: float | None = None, num_calls: int = 0
+) -> Run:
+    """Simulate up to `until_s` (or the end) and write what was recorded by then. The run's clock ends now.
+
+    `num_calls` of each execution, if wanted: with what slows under load and what does not.
+    """
     world = Noted(scenario.settings, scenario.workload, "elastic", seed)
     world.run(until=None if until_s is None else lambda w: w.now_s >= until_s)
     s, now_s = scenario.settings, world.now_s
@@ -83,6 +101,8 @@ def write_run(scenario: Scenario, project: Project, *, seed: int = 1, until_s: f
     _cells(run, world, at)
     _bursts_and_groups(run, world, at)
     _batches(run, world, at)
+    if num_calls:
+        write_calls(run, world, num_calls=num_calls)
     return run
 
 
@@ -106,7 +126,7 @@ def _bursts_and_groups(run: Run, world: Noted, at: Any) -> None:
     s, task = world.settings, Task.objects.filter(split="train").first()
     Burst.objects.bulk_create(
         Burst(
-            run=run, number=number, version=burst.version, num_batches=s.burst_batches,
+            run=run, number=number, version=burst.version, num_groups=s.burst_batches * s.groups_per_batch,
             groups_per_batch=s.groups_per_batch, executions_per_group=s.executions_per_group,
             max_staleness=s.max_staleness,
         )
@@ -159,3 +179,34 @@ def _batches(run: Run, world: Noted, at: Any) -> None:
                 batch=batch, number=place, num_tokens=1, num_targets=1, num_trajectories=1, cell_index=cell, epoch=1,
                 claimed_at=at(started_s), hand_in=hand_in, counted_at=at(ended_s),
             )  # fmt: skip
+
+
+def write_calls(run: Run, world: Noted, *, num_calls: int, seed: int = 1) -> None:
+    """Calls of every execution that ended: the time that a load slows, cut into turns of different length.
+
+    In each turn the environment has its share of the progress at full speed; the call takes the rest of the time.
+    """
+    random, w = np.random.default_rng(seed), world.workload
+    times, progress = (np.array(column) for column in zip(*sorted(world.clock), strict=True))
+    rows = {(row.group.number, row.index): row for row in run.executions.select_related("group")}
+    calls = []
+    for number, group in world.seen.items():
+        for index, one in enumerate(group.executions):
+            if one not in world.ended_at:
+                continue
+            cuts = np.sort(random.uniform(0, 1, num_calls - 1))
+            work = world.pool_work(one)
+            edges = one.started_progress + work * np.concatenate([[0.0], cuts, [1.0]])
+            at = np.interp(edges, progress, times)
+            for turn in range(num_calls):
+                done, spent = edges[turn + 1] - edges[turn], at[turn + 1] - at[turn]
+                tools_s = w.environment_share * done
+                calls.append(
+                    Call(
+                        execution=rows[number, index], attempt=1, number=turn, state="complete", dialect="openai",
+                        role="main", output_tokens=max(1, round(100 * done)), input_tokens=10, cached_tokens=0,
+                        started_at=run.started_at + timedelta(seconds=at[turn] + tools_s),
+                        duration_s=max(0.0, spent - tools_s),
+                    )
+                )  # fmt: skip
+    Call.objects.bulk_create(calls)
