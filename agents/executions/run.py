@@ -79,6 +79,7 @@ class _Attempt:
         recipe = driver.recipe(lease.config.harness_version or driver.version)
         if recipe is not None:
             self._installed = install(recipe, self._worker.home)
+            pauses.clear_not_installed(lease.run_id)
             self._started = time.monotonic()
         site = Worksite.open(lease.task_path, lease.task_digest, driver, self._worker.home, self._place)
         _remove_older_attempts(self._place, lease.execution_id)

@@ -48,6 +48,8 @@ def test_a_harness_is_recorded_as_it_is(
     record_property: object,
 ) -> None:
     context_tokens = words.compaction_tokens if scene.compacts else 1 << 20
+    if scene.surprises:
+        context_tokens = words.overflow_tokens
     told = 1 << 20 if scene.surprises else context_tokens
     settings = preset("quickstart").model_dump(exclude={"task_set"}) | {
         "harness": harness,

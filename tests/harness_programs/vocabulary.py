@@ -29,6 +29,8 @@ class Vocabulary:
     outlives_overflow: bool = True
     #: Context in the compaction scene, in tokens.
     compaction_tokens: int = 100_000
+    #: Context of the policy, which the harness does not know of, in the scene with a prompt too long.
+    overflow_tokens: int = 60_000
     #: Auxiliary requests at the start of every execution.
     num_auxiliary: int = 0
 
