@@ -44,6 +44,8 @@ class Pool:
         self.version = 0  # weights that calls are sampled with
         self.version_sum = 0.0  # integral of the version over progress: tokens come with progress
         self._rate = 0.0  # progress per second
+        self._rates: dict[int, dict[int, float]] = {}  # by number of cells, then of executions
+        self._rates_now: dict[int, float] = {}
         self._ends: list[tuple[float, int, Execution]] = []
         self._timeouts: deque[tuple[float, Execution]] = deque()
         self._seq = 0
@@ -74,6 +76,7 @@ class Pool:
     def set_cells(self, num_cells: int) -> None:
         """Cells that serve from now on."""
         self.num_cells = num_cells
+        self._rates_now = self._rates.setdefault(num_cells, {0: 0.0})
         self._changed()
 
     def stall(self, seconds: float, share: float) -> None:
@@ -118,13 +121,15 @@ class Pool:
     def end(self) -> tuple[Execution, bool]:
         """Take out the execution whose end `next_end_s` gave, the pool being there; True: it timed out."""
         ends, timeouts = self._ends, self._timeouts
-        timeout_left_s = timeouts[0][0] - self.served_s
-        finish_left_s = self.stalled_s + (ends[0][0] - self.progress) / self._rate
-        timed_out = timeout_left_s <= finish_left_s
+        timed_out = timeouts[0][0] - self.served_s <= self.stalled_s + (ends[0][0] - self.progress) / self._rate
         execution = timeouts.popleft()[1] if timed_out else heappop(ends)[2]
         execution.done = True
-        self.num_running -= 1
-        self._changed()
+        self.num_running = num_running = self.num_running - 1
+        rate = self._rates_now.get(num_running)
+        if rate is None:
+            self._changed()
+        else:
+            self._rate = rate
         return execution, timed_out
 
     def mean_version(self, execution: Execution) -> float:
@@ -136,8 +141,11 @@ class Pool:
 
     def _changed(self) -> None:
         """The clock's rate, from the load. Calls beyond the cap wait, so the excess shares the rate of a full cell."""
-        if not self.num_cells or not self.num_running:
-            self._rate = 0.0
-            return
-        load = self.num_running / (self.num_cells * self.concurrency)
-        self._rate = 1.0 / self.slowdown(load) if load <= 1.0 else 1.0 / (self.slowdown(1.0) * load)
+        rate = self._rates_now.get(self.num_running)
+        if rate is None:
+            rate = 0.0
+            if self.num_cells:
+                load = self.num_running / (self.num_cells * self.concurrency)
+                rate = 1.0 / self.slowdown(load) if load <= 1.0 else 1.0 / (self.slowdown(1.0) * load)
+            self._rates_now[self.num_running] = rate
+        self._rate = rate

@@ -126,6 +126,7 @@ class Resumed(World):
         self.evaluated = list(snapshot.evaluated)
         self._work = snapshot.work
         self.heap.clear()
+        self._plan_ends_of_orders()
         self._take_groups(moment)
         self._take_batch(moment)
         self._take_cells(moment)

@@ -48,7 +48,8 @@ class Tally:
 
     def ended(self, execution: Execution, timed_out: bool, now_s: float, pool: Pool) -> None:
         self.num_executions += 1
-        self.num_timeouts += timed_out
+        if timed_out:
+            self.num_timeouts += 1
         self.execution_s += now_s - execution.started_s
         execution.version_sum = pool.mean_version(execution)
 

@@ -26,6 +26,8 @@ from scheduler.core.simulate.workload import HOUR_S, Durations, Workload
 
 Event = tuple[float, int, Callable[..., None], tuple[object, ...]]
 MAX_ROUNDS = 50
+#: In place of the pool's next end: it must be asked for.
+STALE_S = -1.0
 #: Where rounding puts the moment to ask again at the present one, it is asked this much later.
 ROUNDING_S = 1e-3
 TICK_S = 1e-6
@@ -70,6 +72,10 @@ class World:
         factor = workload.training_factor(settings.j_max)
         self.micro_step_s = HOUR_S * workload.train_cell_h * factor / settings.groups_per_batch
         self.micro_step_s /= workload.micro_steps_per_group
+        #: By the number of cells that compute, itself included.
+        self._micro_step_s = [
+            self.micro_step_s / workload.dp_efficiency ** (num - 1) for num in range(settings.cells + 1)
+        ]
         self.cells = [SimCell(i, i == 0, lane=[(0.0, facts.ROLLOUT)]) for i in range(settings.cells)]
         self.tally = Tally(settings, workload)
         self._work = facts.Work()
@@ -82,9 +88,7 @@ class World:
         if workload.cell_failures_per_h:
             for cell in self.cells:
                 self._plan_failure(cell)
-        for order in overrides:
-            if order.expires_at_s < INFINITE:
-                self.at(order.expires_at_s, self._wake)
+        self._plan_ends_of_orders()
 
     # Time
 
@@ -101,6 +105,8 @@ class World:
                 if self.done or (until is not None and until(self)):
                     break
             end_s = self._pool_end_s
+            if end_s < 0.0:
+                end_s = self._pool_end_s = pool.next_end_s()
             if heap and heap[0][0] < end_s:
                 self.now_s, _, action, arguments = heappop(heap)
                 self.num_events += 1
@@ -110,8 +116,8 @@ class World:
                 self.num_events += 1
                 pool.advance(end_s)
                 execution, timed_out = pool.end()
+                self._pool_end_s = STALE_S
                 self._ended(execution, timed_out)
-                self._pool_end_s = pool.next_end_s()
             else:
                 raise Stuck(self._why_stuck())
         pool.advance(self.now_s)
@@ -131,7 +137,7 @@ class World:
         )
 
     def _touch_pool(self) -> None:
-        self._pool_end_s = self.pool.next_end_s()
+        self._pool_end_s = STALE_S
 
     # Deciding
 
@@ -187,6 +193,11 @@ class World:
         if again_s < INFINITE and not (self.now_s < self._wake_s <= again_s):
             self._wake_s = again_s
             self.at(again_s - self.now_s, self._wake)
+
+    def _plan_ends_of_orders(self) -> None:
+        for order in self.overrides:
+            if self.now_s < order.expires_at_s < INFINITE:
+                self.at(order.expires_at_s - self.now_s, self._wake)
 
     def _wake(self) -> None:
         self._dirty = True
@@ -254,8 +265,10 @@ class World:
         group: SimGroup = execution.group  # type: ignore[assignment]
         group.num_owed -= 1
         draw = execution.draw
-        group.num_votes += draw.votes
-        group.num_working += draw.votes and draw.works
+        if draw.votes:
+            group.num_votes += 1
+            if draw.works:
+                group.num_working += 1
         waterlevel = self.dispatched - self.finished
         if not group.num_owed:
             self._settle(group)
@@ -278,7 +291,7 @@ class World:
 
     def _behind(self) -> bool:
         newest = self.bursts[-1].version if self.bursts else 0
-        return any(cell.serves and cell.weight_version < newest for cell in self.cells)
+        return any(cell.weight_version < newest and cell.serves for cell in self.cells)
 
     def _settle(self, group: SimGroup) -> None:
         burst = group.burst
@@ -402,7 +415,7 @@ class World:
             cell.num_uncounted += 1
             cell.last_claim_s, cell.computing, cell.picture = self.now_s, True, None
             self.tally.num_computing += 1
-            seconds = self.micro_step_s / self.workload.dp_efficiency ** (self.tally.num_computing - 1)
+            seconds = self._micro_step_s[self.tally.num_computing]
             self.at(seconds, self._computed, cell, cell.epoch, seconds)
             if not batch.num_unclaimed:
                 self._dirty = True
@@ -413,9 +426,21 @@ class World:
     def _computed(self, cell: SimCell, epoch: int, seconds: float) -> None:
         if cell.epoch != epoch:
             return
+        self.tally.computed_s += seconds
+        self.tally.num_computed += 1
+        batch = self.batch
+        if cell.desired_role == facts.TRAINING and batch is not None and batch.num_unclaimed > 1:
+            # The common case of `_train`: the cell goes on at once, and nothing that `decide` waits for happens.
+            batch.num_unclaimed -= 1
+            batch.num_claimed += 1
+            cell.num_uncounted += 1
+            cell.last_claim_s, cell.picture = self.now_s, None
+            seconds = self._micro_step_s[self.tally.num_computing]
+            self._seq += 1
+            heappush(self.heap, (self.now_s + seconds, self._seq, self._computed, (cell, epoch, seconds)))
+            return
         cell.computing = False
         self.tally.num_computing -= 1
-        self.tally.computed(seconds)
         if cell.desired_role == facts.TRAINING:
             self._train(cell)
             if not cell.computing:
