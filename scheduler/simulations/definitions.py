@@ -5,6 +5,8 @@ from scheduler.core.policies import REGISTRY
 _DEFINITIONS = {
     "elastic": "cells leave rollout when those that stay can hold all that is owed and rho_min of a batch is ready, "
     "and return when they cannot; micro-steps are streamed",
+    "elastic+": "as elastic, but cells leave for the first ready group; a part of the next burst starts while the last "
+    "batch of this one is trained, or its stragglers fill the first batch of the next",
     "colocate": "every cell rolls out; when a full batch is ready all rollouts pause, all cells train, weights are "
     "synchronised, rollouts resume after prefilling again",
     "async-barrier": "a fixed split of the cells (half and half unless training_cells is set), both sides always on; "

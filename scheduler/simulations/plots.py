@@ -111,7 +111,7 @@ def plot_staleness(summary: Summary, directory: Path, name: str = "staleness") -
         axes.set_xticks(versions)
         axes.set_xlabel("staleness: version that trains − version at launch")
         axes.set_ylabel("trained executions")
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.grid(axis="x", visible=False)
         axes.set_title(f"{summary.point.scenario.name}: staleness, seed {policies[0].results[0].seed}")
         figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper", fontsize=9)
@@ -138,7 +138,12 @@ def plot_sweep(summaries: Sequence[Summary], key: str, directory: Path) -> list[
         handles, labels = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside right upper", fontsize=9)
         figure.text(
-            0.995, 0.005, f"{_seeds(summaries[0])}; bands: 95% t intervals", ha="right", fontsize=8, color=INK_2
+            0.995,
+            0.005,
+            f"{summaries[0].point.scenario.name}, {_seeds(summaries[0])}; bands: 95% t intervals",
+            ha="right",
+            fontsize=8,
+            color=INK_2,
         )
         return save(figure, directory, f"sweep-{key}")
 

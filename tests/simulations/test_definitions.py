@@ -1,0 +1,18 @@
+"""Every ratio can be read beside the definition of its policy."""
+
+import pytest
+
+from scheduler.core.policies import REGISTRY
+from scheduler.simulations.definitions import definition
+from scheduler.simulations.plots import colour_of
+
+
+@pytest.mark.parametrize("policy", REGISTRY)
+def test_every_policy_has_a_definition_of_its_own(policy: str) -> None:
+    told = definition(policy)
+    assert len(told.split()) > 8
+    assert told not in [definition(other) for other in REGISTRY if other != policy]
+
+
+def test_policies_are_told_apart_by_colour() -> None:
+    assert len({colour_of(policy) for policy in REGISTRY}) == len(REGISTRY)
