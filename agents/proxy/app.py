@@ -256,6 +256,7 @@ class ProxyApp:
         while not self._is_superseded:
             try:
                 num_alive = await self._ownership.beat(identity, self.figures())
+                await self.sessions.abandon()
             except DATABASE_GONE as error:
                 log.warning("the heartbeat is not written: %s", error)
             else:

@@ -36,14 +36,18 @@ from agents.proxy.recorder import DATABASE_GONE, NotRecorded, Recorder
 from agents.proxy.replies import COUNTED, Event, Failure, Finish
 from agents.proxy.router import Router
 from agents.proxy.session import Session
-from agents.proxy.store import CellRow, Recorded, Store
+from agents.proxy.store import CellRow, Recorded, Store, compressed
 
 log = logging.getLogger(__name__)
 
 #: How often a held call tells the execution's clock.
 HELD_REPORT_S = 1.0
+#: A held call whose client has left gives up its place after so long; until then a retry may join it.
+HELD_WITHOUT_CLIENT_S = 10.0
 #: Prompts from so many ids on become a request body in a worker thread.
 LONG_PROMPT_TOKENS = 16_384
+#: Raw requests from this size on are compressed at once, so that many large ones do not add up.
+LARGE_REQUEST_BYTES = 64 * 1024
 
 
 @dataclass(slots=True)
@@ -80,18 +84,25 @@ class LiveCall:
     sampled: Sampled = field(default_factory=Sampled)
     parser: ReplyParser = field(init=False)
     input_tokens: int = field(init=False)
+    num_messages: int = field(init=False)
+    #: The raw request, compressed; empty while it is small.
+    archived: bytes = b""
     held_s: float = 0.0
     first_token_s: float | None = None
     cell_index: int | None = None
     #: [cell index, tokens sampled so far, why]: the engines that it left.
     moves: list[list[Any]] = field(default_factory=list)
     _readers: list[asyncio.Event] = field(default_factory=list)
+    _abandoned: str = ""
+    _leave_engine: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
         self.parser = ReplyParser(
             self.session.rendering, self.request.sampling.stop, self.tool_id_prefix, self.request.tools
         )
         self.input_tokens = len(self.prepared.input_ids)
+        self.num_messages = len(self.request.messages)
+        self.request = replace(self.request, messages=[])
 
     @property
     def has_failed(self) -> bool:
@@ -107,6 +118,16 @@ class LiveCall:
         if reader in self._readers:
             self._readers.remove(reader)
             self._shrink()
+
+    @property
+    def has_client(self) -> bool:
+        return bool(self._readers)
+
+    def abandon(self, why: str) -> None:
+        """Stop sampling: nobody will ever read on. What was sampled is recorded with the reason."""
+        self._abandoned = why
+        if self._leave_engine is not None:
+            self._leave_engine()
 
     async def run(self) -> None:
         """To the end; the last event is Finish or Failure."""
@@ -125,6 +146,9 @@ class LiveCall:
         self._shrink()
 
     async def _run(self) -> Event:
+        if len(self.raw_request) >= LARGE_REQUEST_BYTES:
+            self.archived = await self.services.offload(compressed, self.raw_request)
+            self.raw_request = b""
         try:
             finish = await self._sample()
         except EngineRefused as refusal:
@@ -132,7 +156,7 @@ class LiveCall:
             await self._record(None, str(refusal))
             return Failure("engine", "the engine refused the request")
         if finish is None:
-            await self._record(None, "the client left before the first token")
+            await self._record(None, self._abandoned or "the client left before the first token")
             return Failure("unavailable", "the client left")
         pieces = await self.services.offload(self.parser.finish)
         reason, stop = stop_reason(finish, self.session.rendering.stop_ids)
@@ -157,6 +181,8 @@ class LiveCall:
         backoff_s = 0.05
         while True:
             cell = await self._cell()
+            if cell is None:
+                return None
             before, reader = len(sampled.ids), ChunkReader(sampled)
             why = "the engine aborted the call"
             try:
@@ -175,7 +201,7 @@ class LiveCall:
                 return {"type": "stop", "matched": sampled.ids[-1]}
             if len(sampled.ids) >= self.max_new_tokens:
                 return {"type": "length", "length": len(sampled.ids)}
-            if not sampled.ids and not self._readers:
+            if self._abandoned or (not sampled.ids and not self._readers):
                 return None
             log.warning("call %s of execution %s moves on: %s", self.number, session.execution.id, why)
             if sampled.ids or not self.moves:
@@ -197,6 +223,7 @@ class LiveCall:
         def is_gone() -> None:
             patience.reschedule(loop.time())
 
+        self._leave_engine = is_gone
         services.router.at_work(cell.id, is_gone)
         try:
             async with patience:
@@ -212,9 +239,10 @@ class LiveCall:
             services.engines.abort(cell.engine_url, cell.engine_key, rid)
             known = services.router.cells.get(cell.id)
             is_there = known is not None and known.epoch == cell.epoch
-            why = "sent no token for too long" if is_there else "is gone"
+            why = self._abandoned or ("sent no token for too long" if is_there else "is gone")
             raise EngineFailed(f"{cell.engine_url} {why}") from error
         finally:
+            self._leave_engine = None
             services.router.off_work(cell.id, is_gone)
         if reader.finish is None:
             raise EngineFailed(f"{cell.engine_url} ended its stream without a finish reason")
@@ -258,8 +286,11 @@ class LiveCall:
             params["stop"] = list(self.request.sampling.stop)
         return params
 
-    async def _cell(self) -> CellRow:
-        """The cell for this call, taken; waits for as long as none has room and tells the execution's clock."""
+    async def _cell(self) -> CellRow | None:
+        """The cell for this call, taken; waits for as long as none has room and tells the execution's clock.
+
+        None when the client has left meanwhile and nobody else waits.
+        """
         session, router = self.session, self.services.router
         execution = session.execution
         waiter = router.enter(
@@ -268,12 +299,16 @@ class LiveCall:
         if waiter.cell.done():
             return waiter.cell.result()
         loop = asyncio.get_running_loop()
-        started = loop.time()
+        started = last_read = loop.time()
         session.held.enter(started)
         try:
             while not waiter.cell.done():
                 await asyncio.wait([waiter.cell], timeout=HELD_REPORT_S)
                 await self._report_held(session.held.take(loop.time()))
+                last_read = loop.time() if self._readers else last_read
+                if self._abandoned or loop.time() - last_read > HELD_WITHOUT_CLIENT_S:
+                    router.leave(waiter)
+                    return None
         except BaseException:
             router.leave(waiter)
             raise
@@ -333,7 +368,6 @@ class LiveCall:
             return
         if not self.has_failed and len(self.events) > 1:
             self.events[:] = [*self.parser.reply.pieces(), self.events[-1]]
-        self.raw_request = b""
+        self.raw_request = self.archived = b""
         self.prepared = self.prepared.without_tokens()
-        self.request = replace(self.request, messages=[])
         self.sampled = Sampled()

@@ -49,6 +49,7 @@ def encoded_row(call: LiveCall, end: Finish | None, error: str, state: str) -> d
         versions=sampled.versions,
         request_hash=call.request_hash,
         raw_request=call.raw_request,
+        archived=call.archived,
         messages=prepared.messages,
         reply=call.parser.reply.to_json(),
         model_asked=request.model[:120],
@@ -66,7 +67,7 @@ def recorded_call(call: LiveCall) -> RecordedCall:
     """The call as later ones match and extend it."""
     return call.prepared.recorded(
         call.number,
-        len(call.request.messages),
+        call.num_messages,
         np.asarray(call.sampled.ids, np.int32),
         call.parser.reply.message(),
     )

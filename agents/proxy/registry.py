@@ -72,6 +72,15 @@ class Sessions:
             self.shed(now)
             await self._drop_idle(now)
 
+    async def abandon(self) -> None:
+        """Stop calls that nobody reads and whose execution is over: their engines would sample for nothing."""
+        for session in list(self._by_key.values()):
+            calls = session.without_clients() if session.num_in_flight else []
+            execution = session.execution
+            if calls and not await self.store.is_live(execution.id, execution.attempt, self.identity.id):
+                for call in calls:
+                    call.abandon("its execution ended while it was sampled")
+
     def shed(self, now: float) -> None:
         """Keep below `max_bytes` as far as idle sessions allow."""
         _, num_bytes = self.size()

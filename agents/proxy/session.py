@@ -108,6 +108,10 @@ class Session:
         number, self.next_number = self.next_number, self.next_number + 1
         return number
 
+    def without_clients(self) -> list[LiveCall]:
+        """Calls in flight that nobody reads."""
+        return [call for call in self._recent.values() if not call.is_done and not call.has_client]
+
     def close(self, call: LiveCall) -> None:
         self.num_in_flight -= 1
         ended = [key for key, other in self._recent.items() if other.is_done]

@@ -142,7 +142,7 @@ class CellRow:
 
 @dataclass(slots=True)
 class CallRow:
-    """One row of agents_call, with the raw request for the archive."""
+    """One row of agents_call, with the raw request for the archive: as it came, or compressed already."""
 
     execution: int
     attempt: int
@@ -167,6 +167,7 @@ class CallRow:
     versions: list[list[int]]
     request_hash: str
     raw_request: bytes
+    archived: bytes
     messages: list[dict[str, Any]]
     reply: dict[str, Any]
     model_asked: str
@@ -183,7 +184,8 @@ class CallRow:
         values = {name: getattr(self, name) for name in CallRow.__slots__}
         values |= {name: _json(values[name]) for name in ("departure", "sampling", "versions", "messages", "reply")}
         values |= {name: _storable(values[name]) for name in ("model_asked", "error", "conversation")}
-        values["body"] = zstandard.ZstdCompressor(level=3).compress(values.pop("raw_request"))
+        raw, archived = values.pop("raw_request"), values.pop("archived")
+        values["body"] = archived or compressed(raw)
         return values
 
 
@@ -273,6 +275,11 @@ class Store:
         async with self.pool.connection() as connection:
             cursor = await connection.execute(statement, values)
             return await cursor.fetchone()
+
+
+def compressed(raw: bytes) -> bytes:
+    """A raw request as the archive keeps it."""
+    return zstandard.ZstdCompressor(level=3).compress(raw)
 
 
 def key_hash(key: str) -> bytes:

@@ -71,6 +71,40 @@ def test_a_client_that_leaves_does_not_stop_the_recording(stage: Backstage) -> N
     assert delta(call).output_ids.tolist() == sampled(LONG)
 
 
+def test_a_call_that_nobody_reads_stops_when_its_execution_ends(stage: Backstage) -> None:
+    run = stage.run()
+    engine = stage.engine(run, LONG)
+    gate = Gate(stage, engine, after=3)
+    execution, base = stage.execution(run)
+    with httpx.stream(
+        "POST", f"{base}/v1/chat/completions", json={"model": "m", "messages": GO, "stream": True}
+    ) as response:
+        next(response.iter_bytes())
+    _soon(lambda: [r for r in engine.scripted.running.values() if len(r.ids) == 3], "the engine samples for nobody")
+    Execution.objects.filter(pk=execution.pk).update(state=Execution.State.EVALUATING)
+    [call] = _soon(lambda: stage.calls(execution), "the call is recorded as far as it went")
+    assert (call.state, call.error) == ("failed", "its execution ended while it was sampled")
+    assert delta(call).output_ids.tolist() == sampled(LONG)[:3]
+    assert _soon(lambda: not engine.scripted.running, "the engine was told to stop")
+    gate.open()
+
+
+def test_a_held_call_whose_client_has_left_gives_up_its_place(
+    stage: Backstage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.proxy.call.HELD_WITHOUT_CLIENT_S", 0.5)
+    run = stage.run()
+    stage.engine(run, "done", role=Cell.Role.SWITCHING)
+    execution, base = stage.execution(run)
+    with httpx.stream(
+        "POST", f"{base}/v1/chat/completions", json={"model": "m", "messages": GO, "stream": True}
+    ) as response:
+        next(response.iter_bytes())
+    [call] = _soon(lambda: stage.calls(execution), "the call is recorded as failed")
+    assert (call.state, call.output_tokens, call.error) == ("failed", 0, "the client left before the first token")
+    assert stage.app.services.router.num_waiting == 0
+
+
 def test_a_call_moves_to_another_engine_with_the_tokens_that_it_has(stage: Backstage) -> None:
     run = stage.run()
     ids = sampled(LONG)
