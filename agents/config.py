@@ -18,7 +18,7 @@ from agents.harness.install.recipe import VERSION_PATTERN
 CONFIG_VERSION = 1
 PRESET_DIR = Path(__file__).parent / "presets"
 
-PolicyKind = Literal["elastic", "colocate", "async-barrier", "async-streamed", "async-best"]
+PolicyKind = Literal["elastic", "elastic+", "colocate", "async-barrier", "async-streamed", "async-best"]
 Role = Literal["main", "main-summary", "sub-agent", "sub-agent-summary"]
 
 

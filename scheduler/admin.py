@@ -41,7 +41,7 @@ class RoleChangeAdmin(ReadOnlyAdmin):
 
 @admin.register(Burst)
 class BurstAdmin(ReadOnlyAdmin):
-    list_display = ("run", "number", "version", "num_batches", "groups_per_batch", "executions_per_group", "created_at")
+    list_display = ("run", "number", "version", "num_groups", "groups_per_batch", "executions_per_group", "created_at")
     list_select_related = ("run",)
     ordering = ("-id",)
 

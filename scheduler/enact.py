@@ -79,14 +79,14 @@ def _dispatch_burst(work: Work, decision: Decision) -> None:
         run=work.run,
         number=params["number"],
         version=params["version"],
-        num_batches=params["num_batches"],
+        num_groups=params["num_groups"],
         groups_per_batch=params["groups_per_batch"],
         executions_per_group=params["executions_per_group"],
         max_staleness=params["max_staleness"],
     )
     dispatch_training_groups(
         work.run,
-        num_groups=params["num_batches"] * params["groups_per_batch"],
+        num_groups=params["num_groups"],
         executions_per_group=params["executions_per_group"],
         burst=params["number"],
     )

@@ -62,12 +62,12 @@ INVARIANTS: tuple[Invariant, ...] = (
         "burst_keeps_its_size",
         "a burst has exactly the groups and executions that its row says",
         """
-        SELECT b.number AS burst, b.num_batches * b.groups_per_batch AS num_groups, n.groups, n.largest
+        SELECT b.number AS burst, b.num_groups, n.groups, n.largest
         FROM scheduler_burst b CROSS JOIN LATERAL (
             SELECT count(*) AS groups, coalesce(max(s.size), 0) AS largest, coalesce(min(s.size), 0) AS smallest FROM (
                 SELECT g.id, count(e.id) AS size FROM agents_group g JOIN agents_execution e ON e.group_id = g.id
                 WHERE g.run_id = b.run_id AND g.kind = 'training' AND g.burst = b.number GROUP BY g.id) s) n
-        WHERE b.run_id = %(run)s AND NOT (n.groups = b.num_batches * b.groups_per_batch
+        WHERE b.run_id = %(run)s AND NOT (n.groups = b.num_groups
           AND n.largest = b.executions_per_group AND n.smallest = b.executions_per_group)
         """,
     ),

@@ -71,12 +71,12 @@ class RoleChange(models.Model):
 
 
 class Burst(models.Model):
-    """S·B groups dispatched at once. Its bounds are stored, so later settings cannot change them."""
+    """Groups dispatched at once; S·B where bursts are strict. Its bounds are stored: settings may change later."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="bursts")
     number = models.PositiveIntegerField()
     version = models.PositiveIntegerField(help_text="Weight version at dispatch.")
-    num_batches = models.PositiveIntegerField(help_text="S")
+    num_groups = models.PositiveIntegerField()
     groups_per_batch = models.PositiveIntegerField(help_text="B")
     executions_per_group = models.PositiveIntegerField(help_text="N")
     max_staleness = models.PositiveIntegerField()

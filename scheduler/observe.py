@@ -9,6 +9,7 @@ from django.db import connection
 from scheduler.core import snapshot as facts
 from scheduler.core.counters import Counters
 from scheduler.core.settings import Settings
+from scheduler.core.supply import NUM_GROUPS, NUM_INTERVALS, quantiles
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,8 @@ SELECT c.index, newest.to_role, avg(newest.seconds) FROM scheduler_cell c CROSS 
 WHERE c.run_id = %(run)s AND newest.place <= 10 GROUP BY c.index, newest.to_role
 """
 
-#: Seconds per micro-step from the core's hand-ins (one per chunk), and micro-steps per group, of the newest batches.
+#: Of the newest batches: seconds per micro-step from the core's hand-ins (one per chunk), micro-steps per group, the
+#: shortest interval between steps; and how long the newest groups took.
 _WORK = """
 WITH newest AS (
     SELECT id, num_groups FROM trainers_batch WHERE run_id = %(run)s AND state = 'stepped' ORDER BY number DESC LIMIT 4
@@ -129,7 +131,14 @@ chunk AS (
 )
 SELECT (SELECT sum(seconds) / sum(steps) FROM chunk),
     (SELECT count(*) FROM trainers_microstep m JOIN newest n ON n.id = m.batch_id)::float
-        / nullif((SELECT sum(num_groups) FROM newest), 0)
+        / nullif((SELECT sum(num_groups) FROM newest), 0),
+    (SELECT extract(epoch FROM min(taken)) FROM (
+        SELECT stepped_at - lag(stepped_at) OVER (ORDER BY number) AS taken FROM (
+            SELECT number, stepped_at FROM trainers_batch WHERE run_id = %(run)s AND state = 'stepped'
+            ORDER BY number DESC LIMIT %(intervals)s + 1) stepped) intervals),
+    (SELECT array_agg(extract(epoch FROM ready_at - created_at)::float) FROM (
+        SELECT ready_at, created_at FROM agents_group WHERE run_id = %(run)s AND kind = 'training'
+            AND ready_at IS NOT NULL ORDER BY ready_at DESC LIMIT %(groups)s) settled)
 """
 
 
@@ -138,12 +147,14 @@ def measure(run_id: int) -> Measures:
     with connection.cursor() as cursor:
         cursor.execute(_SWITCHES, {"run": run_id})
         switches = cursor.fetchall()
-        cursor.execute(_WORK, {"run": run_id})
-        micro_step_s, per_group = cursor.fetchone()
+        cursor.execute(_WORK, {"run": run_id, "intervals": NUM_INTERVALS, "groups": NUM_GROUPS})
+        micro_step_s, per_group, step_s, group_s = cursor.fetchone()
     return Measures(
         work=facts.Work(
             micro_step_s=None if micro_step_s is None else float(micro_step_s),
             micro_steps_per_group=None if per_group is None else float(per_group),
+            step_s=None if step_s is None else float(step_s),
+            group_s=quantiles(group_s or ()),
         ),
         to_training_s={index: float(s) for index, role, s in switches if role == facts.TRAINING},
         to_rollout_s={index: float(s) for index, role, s in switches if role == facts.ROLLOUT},

@@ -83,14 +83,17 @@ INVARIANTS: tuple[Invariant, ...] = (
     ),
     by_sql(
         "batch_holds_its_groups",
-        "a batch counts the groups it admitted and their votes, all of its burst, consumed exactly when it stepped",
+        "a batch counts the groups it admitted and their votes, none of an older burst (none of another at all unless the "
+        "policy mixes bursts), consumed exactly when it stepped",
         """
         SELECT b.number AS batch, b.state, b.num_groups, n.groups, b.num_votes, n.votes, n.of_other_bursts, n.consumed
         FROM trainers_batch b CROSS JOIN LATERAL (
             SELECT count(*) AS groups, coalesce(sum(g.num_votes), 0) AS votes,
-                   count(*) FILTER (WHERE g.burst IS DISTINCT FROM b.burst::int) AS of_other_bursts,
+                   count(*) FILTER (WHERE g.burst IS NULL OR g.burst < b.burst
+                       OR (g.burst > b.burst AND r.policy_kind <> 'elastic+')) AS of_other_bursts,
                    count(*) FILTER (WHERE g.state = 'consumed') AS consumed
-            FROM agents_group g WHERE g.run_id = b.run_id AND g.kind = 'training' AND g.batch = b.number) n
+            FROM agents_group g JOIN agents_run r ON r.id = g.run_id
+            WHERE g.run_id = b.run_id AND g.kind = 'training' AND g.batch = b.number) n
         WHERE b.run_id = %(run)s AND NOT (b.num_groups = n.groups AND b.num_votes = n.votes AND n.of_other_bursts = 0
           AND n.consumed = CASE WHEN b.state = 'stepped' THEN n.groups ELSE 0 END)
         """,

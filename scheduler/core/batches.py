@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def open_batch(plan: Plan, policy: Policy) -> None:
     """Open when the core is in training, or told to go there, and the policy finds enough to train."""
     snapshot = plan.snapshot
-    core, burst = plan.core, bursts.current(snapshot)
+    core, burst = plan.core, plan.source
     if snapshot.batch is not None or core is None or core not in plan.training() or burst is None:
         return
     number = snapshot.version + 1
@@ -60,10 +60,10 @@ def fill_batch(plan: Plan) -> None:
     if plan.batch_burst is None or (batch is not None and batch.sealed):
         return
     number = batch.number if batch is not None else plan.snapshot.version + 1
-    burst = next((b for b in plan.snapshot.bursts if b.number == plan.batch_burst), None)
+    burst, num_due = _yields(plan, batch.version if batch is not None else plan.snapshot.version)
     num_groups = batch.num_groups if batch is not None else 0
     size = burst.groups_per_batch if burst is not None else plan.settings.groups_per_batch
-    for group in burst.ready[: max(0, size - num_groups)] if burst is not None else ():
+    for group in burst.ready[: max(0, size - num_groups - num_due)] if burst is not None else ():
         num_groups += 1
         plan.num_admitted += 1
         plan.accept(
@@ -77,8 +77,17 @@ def fill_batch(plan: Plan) -> None:
     _seal(plan, number, num_groups, size, burst)
 
 
+def _yields(plan: Plan, version: int) -> tuple[Burst | None, int]:
+    """Where the batch takes its groups, and the places it keeps for unfinished ones that no later batch may take."""
+    if plan.mixes_bursts:
+        return plan.source, bursts.num_due(plan.snapshot, version)
+    return next((b for b in plan.snapshot.bursts if b.number == plan.batch_burst), None), 0
+
+
 def _seal(plan: Plan, number: int, num_groups: int, size: int, burst: Burst | None) -> None:
     more = 0 if burst is None else burst.num_unfinished
+    if plan.mixes_bursts:
+        more += plan.num_dispatched  # groups that this very evaluation has dispatched
     if num_groups < size and more:
         plan.refuse(
             Kind.SEAL_BATCH,

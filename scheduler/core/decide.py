@@ -19,7 +19,7 @@ from scheduler.core.snapshot import Snapshot
 
 def decide(snapshot: Snapshot, policy: Policy, now_s: float) -> list[Decision]:
     """All decisions of one evaluation, refusals included, in the order in which they must be carried out."""
-    plan = Plan.start(snapshot, now_s)
+    plan = Plan.start(snapshot, now_s, policy.mixes_bursts)
     if snapshot.paused:
         # Nothing new begins; what runs may finish, the open batch included.
         fill_batch(plan)
@@ -33,7 +33,7 @@ def decide(snapshot: Snapshot, policy: Policy, now_s: float) -> list[Decision]:
         return plan.decisions
     obey_orders(plan)
     evaluations.evaluate(plan, policy.fixed_split)
-    dispatch(plan)
+    dispatch(plan, policy)
     policy.move_cells(plan)
     open_batch(plan, policy)
     fill_batch(plan)

@@ -2,49 +2,68 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from scheduler.core import bursts
 from scheduler.core.decisions import Kind
 from scheduler.core.plan import Plan
 
+if TYPE_CHECKING:
+    from scheduler.core.policies.base import Policy
+
 VOID_GROUPS = "void_groups"
 
 
-def dispatch(plan: Plan) -> None:
-    """At most one burst per evaluation."""
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Groups to dispatch now, with the reason; 0 groups: none, and why."""
+
+    num_groups: int
+    code: str
+    reason: str
+
+
+def strict_burst(plan: Plan) -> Proposal:
+    """S·B groups at once when all but lead·B groups of the earlier bursts, in at most lead batches, are used up."""
     snapshot, settings = plan.snapshot, plan.settings
     size, shape = settings.groups_per_batch, bursts.shape(settings)
     under_way = bursts.outstanding_batches(snapshot)
     remaining = settings.steps - snapshot.version - under_way
     if remaining <= 0:
-        plan.refuse(
-            Kind.DISPATCH_BURST,
-            "last_steps",
-            f"no burst: version {snapshot.version} + {under_way} batches under way reach step {settings.steps}",
-        )
-        return
+        why = f"version {snapshot.version} + {under_way} batches under way reach step {settings.steps}"
+        return Proposal(0, "last_steps", f"no burst: {why}")
     outstanding = bursts.outstanding_groups(snapshot)
     if outstanding > shape.lead * size or under_way > shape.lead:
-        plan.refuse(
-            Kind.DISPATCH_BURST,
+        return Proposal(
+            0,
             "burst_in_progress",
             f"no burst yet: {outstanding} groups, {under_way} batches, are neither consumed nor void; lead "
             f"{shape.lead} x {size} allow {shape.lead * size}",
         )
+    num_batches = min(shape.num_batches, remaining)
+    return Proposal(num_batches * size, "burst_used_up", f"{num_batches} x {size} groups")
+
+
+def dispatch(plan: Plan, policy: Policy) -> None:
+    """At most one burst per evaluation."""
+    snapshot, settings = plan.snapshot, plan.settings
+    proposal = policy.next_burst(plan)
+    if not proposal.num_groups:
+        plan.refuse(Kind.DISPATCH_BURST, proposal.code, proposal.reason)
         return
     if _stopped(plan):
         return
-    num_batches = min(shape.num_batches, remaining)
-    num_executions = num_batches * size * settings.executions_per_group
-    plan.num_dispatched += num_executions
+    plan.num_dispatched += proposal.num_groups * settings.executions_per_group
     plan.accept(
         Kind.DISPATCH_BURST,
-        "burst_used_up",
-        f"dispatches burst {snapshot.next_burst}: {num_batches} x {size} groups of {settings.executions_per_group} "
+        proposal.code,
+        f"dispatches burst {snapshot.next_burst}: {proposal.reason} of {settings.executions_per_group} "
         f"at version {snapshot.version}, W rises to {plan.waterlevel}",
         number=snapshot.next_burst,
         version=snapshot.version,
-        num_batches=num_batches,
-        groups_per_batch=size,
+        num_groups=proposal.num_groups,
+        groups_per_batch=settings.groups_per_batch,
         executions_per_group=settings.executions_per_group,
         max_staleness=settings.max_staleness,
     )

@@ -107,10 +107,12 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Measured training work; None before the first measurement."""
+    """Measured work of the run; None, or nothing, before the first measurement."""
 
     micro_step_s: float | None = None
     micro_steps_per_group: float | None = None
+    step_s: float | None = None  # shortest of the last intervals between optimizer steps
+    group_s: tuple[float, ...] = ()  # seconds from dispatch to complete of the newest groups: evenly spaced quantiles
 
 
 @dataclass(frozen=True, slots=True)

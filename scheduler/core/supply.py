@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from scheduler.core import bursts
 from scheduler.core.settings import Settings
 from scheduler.core.snapshot import Burst, Snapshot
 
@@ -47,24 +47,36 @@ def supply(burst: Burst | None, settings: Settings) -> Supply:
     return Supply(len(times), needed, burst.num_unfinished, since)
 
 
-def batch_is_full(snapshot: Snapshot) -> bool:
+#: Quantiles of group durations that a snapshot holds, and of how many of the newest groups.
+NUM_QUANTILES, NUM_GROUPS = 33, 288
+#: Intervals between optimizer steps of which the shortest is what a step takes when it waits for nothing.
+NUM_INTERVALS = 8
+
+
+def quantiles(seconds: Sequence[float]) -> tuple[float, ...]:
+    """Evenly spaced quantiles of durations, rounded to the millisecond; nothing of nothing."""
+    if not seconds:
+        return ()
+    ordered, last = sorted(seconds), len(seconds) - 1
+    return tuple(round(ordered[round(place * last / (NUM_QUANTILES - 1))], 3) for place in range(NUM_QUANTILES))
+
+
+def batch_is_full(burst: Burst | None) -> bool:
     """A whole batch is ready, or all that the burst can still yield: what barrier policies wait for."""
-    burst = bursts.current(snapshot)
     if burst is None or not burst.ready:
         return False
     return len(burst.ready) >= burst.groups_per_batch or burst.num_unfinished == 0
 
 
-def num_micro_steps_to_do(snapshot: Snapshot) -> float:
+def num_micro_steps_to_do(snapshot: Snapshot, burst: Burst | None) -> float:
     """Unclaimed micro-steps, plus those that ready groups will give. Zero only when there is nothing to do."""
     unclaimed = snapshot.batch.num_unclaimed if snapshot.batch is not None else 0
-    burst = bursts.current(snapshot)
     ready = len(burst.ready) if burst is not None else 0
     return unclaimed + ready * max(snapshot.work.micro_steps_per_group or 1.0, 1e-3)
 
 
-def work_to_do_s(snapshot: Snapshot, num_trainers: int) -> float | None:
+def work_to_do_s(snapshot: Snapshot, burst: Burst | None, num_trainers: int) -> float | None:
     """Seconds the cells in training need for what is there; None when micro-steps were never timed."""
     if snapshot.work.micro_step_s is None:
         return None
-    return num_micro_steps_to_do(snapshot) * snapshot.work.micro_step_s / max(1, num_trainers)
+    return num_micro_steps_to_do(snapshot, burst) * snapshot.work.micro_step_s / max(1, num_trainers)

@@ -34,7 +34,7 @@ def run() -> Run:
     for index in range(2):
         Cell.objects.create(run=made.run, index=index, is_core=index == 0, epoch=1)
     Burst.objects.create(
-        run=made.run, number=1, version=0, num_batches=1, groups_per_batch=4, executions_per_group=3, max_staleness=1
+        run=made.run, number=1, version=0, num_groups=4, groups_per_batch=4, executions_per_group=3, max_staleness=1
     )
     groups = [made.group(3) for _ in range(4)]
     for group in groups[:3]:
@@ -150,7 +150,7 @@ BREAKERS: dict[str, str] = {
         "UPDATE scheduler_cell SET is_core = true"
     ),
     "one_core_per_epoch": "UPDATE trainers_weightversion SET epoch = 2 WHERE version = 0",
-    "burst_keeps_its_size": "UPDATE scheduler_burst SET num_batches = 2",
+    "burst_keeps_its_size": "UPDATE scheduler_burst SET num_groups = 8",
     "staleness_bound_holds": "UPDATE trainers_batch SET version = 9 WHERE state = 'open'",
     "decisions_replay": "",
 }

@@ -233,7 +233,7 @@ class World:
         params = decision.params
         assert outstanding_groups(self.snapshot()) <= self.settings.burst_lead * self.settings.groups_per_batch
         self.burst_facts[params["number"]] = (self.version, params["max_staleness"], params["groups_per_batch"])
-        for _ in range(params["num_batches"] * params["groups_per_batch"]):
+        for _ in range(params["num_groups"]):
             group = Group(id=len(self.groups), burst=params["number"], owed=params["executions_per_group"])
             self.groups[group.id] = group
             self.waiting += [group.id] * group.owed

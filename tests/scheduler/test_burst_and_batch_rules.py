@@ -20,7 +20,7 @@ def test_a_burst_is_s_times_b_groups() -> None:
     assert decision.params == {
         "number": 0,
         "version": 0,
-        "num_batches": 2,
+        "num_groups": 16,
         "groups_per_batch": 8,
         "executions_per_group": 8,
         "max_staleness": 1,
@@ -36,14 +36,14 @@ def test_the_next_burst_waits_until_all_but_the_lead_is_consumed_or_void() -> No
 
 
 def test_the_last_burst_holds_only_the_batches_that_are_left() -> None:
-    assert only(picture(0, version=19, evaluated=(0,)), Kind.DISPATCH_BURST).params["num_batches"] == 1
+    assert only(picture(0, version=19, evaluated=(0,)), Kind.DISPATCH_BURST).params["num_groups"] == 8
     nearly = picture(0, burst(num_ready=8), version=19, settings=settings(burst_batches=1, burst_lead=1))
     assert only(nearly, Kind.DISPATCH_BURST).reason_code == "last_steps"
 
 
 def test_burst_and_lead_are_cut_to_the_staleness_bound() -> None:
     tight = settings(burst_batches=4, burst_lead=2, max_staleness=2)
-    assert only(picture(0, settings=tight), Kind.DISPATCH_BURST).params["num_batches"] == 1
+    assert only(picture(0, settings=tight), Kind.DISPATCH_BURST).params["num_groups"] == 8
 
 
 def test_void_groups_in_a_row_hold_dispatch_with_an_alarm() -> None:

@@ -146,7 +146,7 @@ class Watch:
             params = decision.params
             if decision.kind is Kind.DISPATCH_BURST:
                 self._check_burst(snapshot)
-                size = params["num_batches"] * params["groups_per_batch"] * params["executions_per_group"]
+                size = params["num_groups"] * params["executions_per_group"]
                 assert size <= settings.cells * settings.concurrency_per_cell
                 waterlevel += size
             elif decision.kind in (Kind.START_EVALUATION, Kind.RESERVE_CELL):

@@ -134,7 +134,7 @@ def _burst(demo: Demo, number: int, last: bool) -> None:
     shape, rng, start = demo.shape, demo.rng, demo.at
     version = len(demo.batches)
     Burst.objects.create(
-        run=demo.run, number=number, version=version, num_batches=shape.burst_batches,
+        run=demo.run, number=number, version=version, num_groups=shape.burst_batches * shape.groups_per_batch,
         groups_per_batch=shape.groups_per_batch, executions_per_group=shape.executions_per_group, max_staleness=1,
     )  # fmt: skip
     tasks = list(Task.objects.filter(task_set=demo.run.task_set, split="train").order_by("name"))

@@ -4,9 +4,11 @@ from scheduler.core.policies.async_split import AsyncBarrier, AsyncBest, AsyncSt
 from scheduler.core.policies.base import Policy
 from scheduler.core.policies.colocate import Colocate
 from scheduler.core.policies.elastic import Elastic
+from scheduler.core.policies.elastic_plus import ElasticPlus
 
 REGISTRY: dict[str, Policy] = {
-    policy.kind: policy for policy in (Elastic(), Colocate(), AsyncBarrier(), AsyncStreamed(), AsyncBest())
+    policy.kind: policy
+    for policy in (Elastic(), ElasticPlus(), Colocate(), AsyncBarrier(), AsyncStreamed(), AsyncBest())
 }
 
 

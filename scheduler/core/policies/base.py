@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from scheduler.core import supply
+from scheduler.core.dispatch import Proposal, strict_burst
 from scheduler.core.plan import Plan
 from scheduler.core.snapshot import Burst
 
@@ -19,6 +20,13 @@ class Policy(ABC):
     #: It looks at running executions, not only at complete groups and the waterlevel: a simulator must ask it often.
     watches_executions: ClassVar[bool] = False
 
+    #: A batch takes groups of all bursts, the oldest first; otherwise of one burst alone.
+    mixes_bursts: ClassVar[bool] = False
+
+    def next_burst(self, plan: Plan) -> Proposal:
+        """How many groups to dispatch now."""
+        return strict_burst(plan)
+
     @abstractmethod
     def move_cells(self, plan: Plan) -> None:
         """Decide role changes into `plan`."""
@@ -30,6 +38,6 @@ class Policy(ABC):
 
 def batch_not_full(plan: Plan, burst: Burst) -> str:
     """The barrier: training starts on a full batch, or on all that the burst can still yield."""
-    if supply.batch_is_full(plan.snapshot):
+    if supply.batch_is_full(burst):
         return ""
     return f"{len(burst.ready)} of {burst.groups_per_batch} groups are ready, {burst.num_unfinished} unfinished"

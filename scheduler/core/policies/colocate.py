@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from scheduler.core import bursts, evaluations, supply
+from scheduler.core import evaluations, supply
 from scheduler.core.decisions import Kind
 from scheduler.core.moves import come_back, in_training, leave
 from scheduler.core.plan import Plan, called
@@ -19,10 +19,10 @@ class Colocate(Policy):
     kind: ClassVar[str] = "colocate"
 
     def move_cells(self, plan: Plan) -> None:
-        snapshot, burst = plan.snapshot, bursts.current(plan.snapshot)
+        snapshot, burst = plan.snapshot, plan.source
         ready = 0 if burst is None else len(burst.ready)
         numbers = f"{ready} of {plan.settings.groups_per_batch} groups are ready"
-        full = supply.batch_is_full(snapshot) and snapshot.version < plan.settings.steps
+        full = supply.batch_is_full(burst) and snapshot.version < plan.settings.steps
         if snapshot.batch is not None:
             for cell in plan.serving():
                 leave(plan, cell, "batch_in_progress", f"batch {snapshot.batch.number} is in progress", rule=False)

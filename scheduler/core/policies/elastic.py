@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from scheduler.core import bursts, evaluations
+from scheduler.core import evaluations
 from scheduler.core.decisions import Kind
 from scheduler.core.moves import come_back, in_training, leave, stays_because
 from scheduler.core.plan import Plan, called
 from scheduler.core.policies.base import Policy
 from scheduler.core.safety import rollout_short
+from scheduler.core.settings import Settings
 from scheduler.core.snapshot import Burst, Cell
-from scheduler.core.supply import UNMEASURED_SWITCH_S, num_micro_steps_to_do, supply, work_to_do_s
+from scheduler.core.supply import UNMEASURED_SWITCH_S, Supply, num_micro_steps_to_do, supply, work_to_do_s
 
 #: A limit that must be exceeded is looked at again this long after it is reached.
 AGAIN_LATER_S = 0.1
@@ -20,23 +21,31 @@ AGAIN_LATER_S = 0.1
 class Elastic(Policy):
     kind: ClassVar[str] = "elastic"
 
+    def supply(self, plan: Plan) -> Supply:
+        """Is there enough to train? rho_min of a batch."""
+        return supply(plan.source, plan.settings)
+
+    def hold_s(self, settings: Settings) -> float:
+        """How long the supply must have been there before the core leaves."""
+        return settings.supply_hold_s
+
     def move_cells(self, plan: Plan) -> None:
         _fill_rollout(plan)
         for cell in in_training(plan):
             if cell.is_core:
-                _core_after_step(plan, cell)
+                _core_after_step(plan, cell, self.supply(plan))
             else:
                 _satellite_in_training(plan, cell)
         core = plan.core
         if core is not None and core in plan.serving():
-            _core_leaves(plan, core)
+            _core_leaves(plan, core, self.supply(plan), self.hold_s(plan.settings))
         # The satellite with the least work to move goes first: fewest active calls, then least KV.
         for cell in sorted(plan.serving(), key=lambda c: (c.num_calls, c.num_kv_tokens, c.index)):
             if not cell.is_core:
                 _satellite_joins(plan, cell)
 
     def not_yet(self, plan: Plan, burst: Burst) -> str:
-        found = supply(burst, plan.settings)
+        found = self.supply(plan)
         return "" if found.there else f"{found.num_ready} of {found.num_needed} groups are ready"
 
 
@@ -50,12 +59,11 @@ def _fill_rollout(plan: Plan) -> None:
         come_back(plan, cell, "rollout_short", f"W {plan.waterlevel} > {num_coming} x {concurrency}")
 
 
-def _core_after_step(plan: Plan, core: Cell) -> None:
+def _core_after_step(plan: Plan, core: Cell, found: Supply) -> None:
     """Without a batch the core stays only if the next one can open (or an evaluation must come first)."""
-    snapshot, burst = plan.snapshot, bursts.current(plan.snapshot)
+    snapshot = plan.snapshot
     if snapshot.batch is not None or snapshot.version >= plan.settings.steps:
         return
-    found = supply(burst, plan.settings)
     if found.there:
         return
     pin = plan.orders.pin(core)
@@ -63,7 +71,7 @@ def _core_after_step(plan: Plan, core: Cell) -> None:
         come_back(plan, core, "supply_short", f"{found.num_ready} of {found.num_needed} groups are ready")
 
 
-def _core_leaves(plan: Plan, core: Cell) -> None:
+def _core_leaves(plan: Plan, core: Cell, found: Supply, needed_s: float) -> None:
     snapshot = plan.snapshot
     if snapshot.version >= plan.settings.steps:
         return
@@ -78,9 +86,8 @@ def _core_leaves(plan: Plan, core: Cell) -> None:
     if snapshot.batch is not None:
         _core_resumes(plan, core)
         return
-    found = supply(bursts.current(snapshot), plan.settings)
     ready = f"{found.num_ready} of {found.num_needed} groups are ready"
-    held_s, needed_s = found.held_s(plan.now_s), plan.settings.supply_hold_s
+    held_s = found.held_s(plan.now_s)
     short = stays_because(plan)
     if not found.there:
         numbers = ready if short is None else f"{short[1]}; {ready}"
@@ -100,7 +107,7 @@ def _core_leaves(plan: Plan, core: Cell) -> None:
 
 def _core_resumes(plan: Plan, core: Cell) -> None:
     """A core that had parked its gradient sum goes back when its batch has something to do."""
-    batch, burst = plan.snapshot.batch, bursts.current(plan.snapshot)
+    batch, burst = plan.snapshot.batch, plan.source
     assert batch is not None
     num_ready = 0 if burst is None else len(burst.ready)
     if batch.sealed or batch.num_unclaimed or num_ready or burst is None or burst.num_unfinished == 0:
@@ -135,8 +142,8 @@ def _satellite_joins(plan: Plan, cell: Cell) -> None:
 
 
 def _worth_joining(plan: Plan, cell: Cell, num_trainers: int) -> tuple[bool, str]:
-    todo = num_micro_steps_to_do(plan.snapshot)
-    work_s = work_to_do_s(plan.snapshot, num_trainers)
+    todo = num_micro_steps_to_do(plan.snapshot, plan.source)
+    work_s = work_to_do_s(plan.snapshot, plan.source, num_trainers)
     if todo <= 0:
         return False, "no micro-step is unclaimed and no group ready"
     if work_s is None or cell.to_training_s is None:

@@ -22,6 +22,7 @@ from scheduler.core.simulate.result import Result
 from scheduler.core.simulate.tally import Tally
 from scheduler.core.simulate.workload import Draw, Workload
 from scheduler.core.simulate.world import World
+from scheduler.core.supply import NUM_GROUPS, quantiles
 
 WAITING = "waiting"
 RUNNING = "running"
@@ -92,6 +93,8 @@ class _GoesOn(Tally):
         return facts.Work(
             micro_step_s=(before.computed_s + self.computed_s) / num_computed if num_computed else None,
             micro_steps_per_group=(before.micro_steps + self.micro_steps) / num_groups if num_groups else None,
+            step_s=self.step_s(),
+            group_s=quantiles(self.query_s[-NUM_GROUPS:]),
         )
 
 

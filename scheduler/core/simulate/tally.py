@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from scheduler.core import snapshot as facts
 from scheduler.core.settings import Settings
@@ -11,6 +12,7 @@ from scheduler.core.simulate.parts import SimBatch, SimCell, SimGroup
 from scheduler.core.simulate.pool import Execution, Pool
 from scheduler.core.simulate.result import Bounds, Result, Step
 from scheduler.core.simulate.workload import HOUR_S, Workload
+from scheduler.core.supply import NUM_GROUPS, NUM_INTERVALS, quantiles
 
 #: A point of the waterlevel series for each change of at least this share of a cell's places.
 WATER_STEP = 1 / 16
@@ -93,7 +95,14 @@ class Tally:
         return facts.Work(
             micro_step_s=self.computed_s / self.num_computed if self.num_computed else None,
             micro_steps_per_group=self.micro_steps / num_groups if num_groups else None,
+            step_s=self.step_s(),
+            group_s=quantiles(self.query_s[-NUM_GROUPS:]),
         )
+
+    def step_s(self) -> float | None:
+        """Shortest of the last intervals between optimizer steps."""
+        times = [step.finished_s for step in self.steps[-NUM_INTERVALS - 1 :]]
+        return min((later - sooner for sooner, later in pairwise(times)), default=None)
 
     def bounds(self, micro_step_s: float) -> Bounds:
         """Per step. The chain counts one burst after the other: it binds policies that keep bursts apart."""

@@ -222,7 +222,7 @@ class World:
     def _dispatch_burst(self, decision: Decision) -> None:
         params = decision.params
         size, per_group = params["groups_per_batch"], params["executions_per_group"]
-        count = params["num_batches"] * size
+        count = params["num_groups"]
         burst = SimBurst(params["number"], self.version, params["max_staleness"], size, count)
         self.bursts.append(burst)
         self.num_bursts += 1
