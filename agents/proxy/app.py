@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import orjson
 import psycopg
 
-from agents.proxy import dialects
+from agents.proxy import dialects, threads
 from agents.proxy.answer import Answer
 from agents.proxy.call import LiveCall, Services
 from agents.proxy.canonical import BadRequest, ModelRequest
@@ -186,6 +186,9 @@ class ProxyApp:
     async def _admit(self, session: Session, dialect: Dialect, raw: bytes, headers: dict[str, str]) -> LiveCall:
         """The call that answers this request: a new one, or the one that it repeats."""
         request, request_hash, prepared = await self._offload(_prepare, session, dialect, raw, headers)
+        if prepared is None:
+            request = await self._resumed(session, request)
+            prepared = await self._offload(session.prepare, request, headers)
         joined = session.retried(request_hash, headers, prepared)
         if joined is not None:
             return joined
@@ -205,6 +208,17 @@ class ProxyApp:
         session.open(call)
         self._spawn(call.run())
         return call
+
+    async def _resumed(self, session: Session, request: ModelRequest) -> ModelRequest:
+        """A request that names the reply it follows, with all that was said before."""
+        execution = session.execution
+        rows = await self.services.store.thread(execution.id, execution.attempt, request.follows)
+        if not rows:
+            raise Refusal(
+                "thread_not_found", "this execution has no such reply to go on from: send the whole conversation"
+            )
+        resumed: ModelRequest = await self._offload(threads.resumed, request, rows)
+        return resumed
 
     async def _count(self, session: Session, dialect: Dialect, raw: bytes) -> bytes:
         """Record a request that asks for its length, and answer it."""
@@ -289,9 +303,11 @@ def _unavailable() -> Refusal:
 
 def _prepare(
     session: Session, dialect: Dialect, raw: bytes, headers: dict[str, str]
-) -> tuple[ModelRequest, str, Prepared]:
+) -> tuple[ModelRequest, str, Prepared | None]:
+    """Nothing is prepared of a request that is only the end of what it means."""
     request = _parse(dialect, raw)
-    return request, hashlib.sha256(raw).hexdigest(), session.prepare(request, headers)
+    prepared = None if request.follows else session.prepare(request, headers)
+    return request, hashlib.sha256(raw).hexdigest(), prepared
 
 
 def _count(session: Session, dialect: Dialect, raw: bytes) -> tuple[ModelRequest, str, Prepared]:

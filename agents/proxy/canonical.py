@@ -47,6 +47,8 @@ class ModelRequest:
     #: The last assistant message is the beginning of the reply (Anthropic prefill).
     continues_last: bool = False
     traits: Mapping[str, Any] = field(default_factory=dict)
+    #: Id of the call whose reply `messages` follow, when they are only what came after it (agents.proxy.threads).
+    follows: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "messages", in_call_order(self.messages))

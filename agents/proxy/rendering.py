@@ -200,9 +200,12 @@ class Rendering:
     def _after_reply(self, messages: list[Message]) -> list[int]:
         """Ids after a reply's closing token: separator, these turns (none of them the assistant's), next prompt.
 
-        Raises CannotBridge.
+        Raises CannotBridge, BadRequest.
         """
-        bridged = self.renderer.bridge_to_next_turn([self.close_id], [self.close_id], messages)
+        try:
+            bridged = self.renderer.bridge_to_next_turn([self.close_id], [self.close_id], messages)
+        except (ValueError, TypeError) as error:
+            raise BadRequest(f"the policy's chat template cannot say this: {error}") from error
         if bridged is None or bridged.token_ids[:2] != [self.close_id, self.close_id]:
             raise CannotBridge
         ids: list[int] = bridged.token_ids[2:]

@@ -40,6 +40,18 @@ SELECT number, parent_number, prefix_tokens, tokens, messages, reply, role, conv
 FROM agents_call WHERE execution_id = %(execution)s AND attempt = %(attempt)s ORDER BY number
 """
 
+_THREAD = """
+WITH RECURSIVE thread AS (
+    SELECT number, parent_number, prefix_tokens, input_tokens, messages, reply FROM agents_call
+    WHERE execution_id = %(execution)s AND attempt = %(attempt)s AND uid = %(uid)s AND state <> 'failed'
+    UNION ALL
+    SELECT c.number, c.parent_number, c.prefix_tokens, c.input_tokens, c.messages, c.reply
+    FROM agents_call c JOIN thread t ON c.number = t.parent_number
+    WHERE c.execution_id = %(execution)s AND c.attempt = %(attempt)s
+)
+SELECT * FROM thread ORDER BY number
+"""
+
 # The share lock makes a call and the end of its execution exclude each other: recorded before it, or refused. A call
 # is refused too when its proxy is no longer the owner. `there` is the call that had the number before this statement.
 _RECORD = """
@@ -230,6 +242,14 @@ class Store:
         async with self.pool.connection() as connection:
             cursor = connection.cursor(row_factory=namedtuple_row, binary=True)
             await cursor.execute(_CALLS, {"execution": execution, "attempt": attempt})
+            found: list[Any] = await cursor.fetchall()
+            return found
+
+    async def thread(self, execution: int, attempt: int, uid: str) -> list[Any]:
+        """What was said up to a call: the calls that it builds on and itself, oldest first; none if it is unknown."""
+        async with self.pool.connection() as connection:
+            cursor = connection.cursor(row_factory=namedtuple_row)
+            await cursor.execute(_THREAD, {"execution": execution, "attempt": attempt, "uid": uid})
             found: list[Any] = await cursor.fetchall()
             return found
 

@@ -25,6 +25,7 @@ _TYPES = {
     "bad_request": "invalid_request_error",
     "too_long": "invalid_request_error",
     "not_found": "not_found_error",
+    "thread_not_found": "not_found_error",
     "dead_key": "invalid_request_error",
     "too_large": "request_too_large",
     "engine": "api_error",
@@ -77,6 +78,7 @@ class AnthropicMessages(Dialect):
         for i, message in enumerate(expect_messages(body)):
             messages += _messages(message, f"messages[{i}]")
         thinking = expect(body, "thinking", dict, {})
+        thread = expect(body, "thread", dict, {})
         return ModelRequest(
             dialect=self.name,
             messages=messages,
@@ -93,7 +95,10 @@ class AnthropicMessages(Dialect):
                 "tool_choice": body.get("tool_choice") is not None,
                 "output_format": bool((expect(body, "output_config", dict, {})).get("format")),
                 "thinking": thinking.get("type") not in (None, "disabled"),
+                "has_instructions": bool(system),
+                "inherits_tools": True,
             },
+            follows=str(thread.get("previous_message_id") or "").removeprefix(self.reply_id_prefix),
         )
 
     def stream(self, head: Head, request: ModelRequest) -> StreamEncoder:
@@ -110,7 +115,7 @@ class AnthropicMessages(Dialect):
         return orjson.dumps(_error(kind, message))
 
     def status(self, kind: str) -> int:
-        return 529 if kind == "unavailable" else super().status(kind)
+        return {"unavailable": 529, "thread_not_found": 404}.get(kind) or super().status(kind)
 
     def too_long(self, input_tokens: int, limit: int) -> str:
         return f"prompt is too long: {input_tokens} tokens > {limit} maximum"
@@ -288,7 +293,10 @@ def _usage(head: Head, finish: Finish) -> dict[str, int]:
 
 
 def _error(kind: str, message: str) -> dict[str, Any]:
-    return {"type": "error", "error": {"type": _TYPES[kind], "message": message}}
+    error: dict[str, Any] = {"type": _TYPES[kind], "message": message}
+    if kind == "thread_not_found":
+        error["details"] = {"error_code": kind}
+    return {"type": "error", "error": error}
 
 
 def _sse(name: str, data: dict[str, Any]) -> bytes:

@@ -17,6 +17,7 @@ ERRORS = {
     "bad_request": 400,
     "too_long": 400,
     "not_found": 404,
+    "thread_not_found": 400,
     "dead_key": 409,
     "too_large": 413,
     "engine": 500,

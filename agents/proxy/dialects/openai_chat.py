@@ -39,6 +39,7 @@ _CODES = {
     "bad_request": ("invalid_request_error", None),
     "too_long": ("invalid_request_error", "context_length_exceeded"),
     "not_found": ("invalid_request_error", "not_found"),
+    "thread_not_found": ("invalid_request_error", "previous_response_not_found"),
     "dead_key": ("invalid_request_error", "execution_ended"),
     "too_large": ("invalid_request_error", "request_too_large"),
     "engine": ("server_error", None),

@@ -1,4 +1,4 @@
-"""OpenAI Responses, without server-side state: every request brings its whole input."""
+"""OpenAI Responses. Nothing is kept for it but the record, from which a request may go on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from agents.proxy.replies import Failure, Finish, Reply
 
 #: What would need a reply that is kept by the server.
 _STATEFUL = {
-    "previous_response_id": "send the whole input instead",
     "conversation": "send the whole input instead",
     "background": "wait for the reply, or stream it",
     "prompt": "send the prompt's text in instructions or input",
@@ -28,6 +27,7 @@ _REPEATED: dict[str, Any] = {
     "max_output_tokens": None,
     "metadata": {},
     "parallel_tool_calls": True,
+    "previous_response_id": None,
     "prompt_cache_key": None,
     "reasoning": {"effort": None, "summary": None},
     "store": False,
@@ -56,7 +56,8 @@ class OpenAIResponses(Dialect):
         if body.get("instructions"):
             text = canonical.text_of(body["instructions"], "instructions")
             messages.insert(0, {"role": "system", "content": text})
-        if messages[0]["role"] == "assistant":
+        follows = str(body.get("previous_response_id") or "").removeprefix(ID_PREFIX)
+        if messages[0]["role"] == "assistant" and not follows:
             raise BadRequest("input: the first item cannot be the assistant's")
         tools, wire_tools = read_tools(expect(body, "tools", list, []))
         text_format = expect(expect(body, "text", dict, {}), "format", dict, {})
@@ -75,10 +76,12 @@ class OpenAIResponses(Dialect):
                 "tool_choice": body.get("tool_choice") not in (None, "auto"),
                 "output_format": text_format.get("type") not in (None, "text"),
                 "wire_tools": wire_tools,
+                "has_instructions": bool(body.get("instructions")),
                 "settings": {
                     name: default if body.get(name) is None else body[name] for name, default in _REPEATED.items()
                 },
             },
+            follows=follows,
         )
 
     def stream(self, head: Head, request: ModelRequest) -> StreamEncoder:

@@ -88,7 +88,6 @@ class ResponsesStream(StreamEncoder):
             "incomplete_details": None,
             "model": self._head.model,
             "output": self.output,
-            "previous_response_id": None,
             "usage": None,
         }
 

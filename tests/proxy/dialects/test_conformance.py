@@ -3,6 +3,7 @@
 import functools
 import json
 
+import anthropic
 import pytest
 
 from tests.proxy.backstage import Backstage, full_input, policy, sampled, tool_text
@@ -115,3 +116,26 @@ def test_a_tool_call_that_the_client_wrote_itself_is_context(stage: Backstage, s
     assert two.parent_number == one.number
     assert two.prefix_tokens <= one.input_tokens
     assert "cat" in policy().tokenizer.decode(full_input(two))
+
+
+def test_the_clients_own_tool_runner_plays_a_whole_round(stage: Backstage) -> None:
+    run = stage.run()
+    stage.engine(run, tool_text("bash", command="ls") + "\n" + tool_text("bash", command="cat a.txt"), "done")
+    execution, base = stage.execution(run)
+    ran: list[str] = []
+
+    @anthropic.beta_tool
+    def bash(command: str) -> str:
+        """Run a command."""
+        ran.append(command)
+        return "apple"
+
+    with anthropic.Anthropic(base_url=base, api_key="none", max_retries=0) as client:
+        runner = client.beta.messages.tool_runner(
+            model="m", max_tokens=100, tools=[bash], messages=[{"role": "user", "content": "go"}]
+        )
+        final = runner.until_done()
+    assert ran == ["ls", "cat a.txt"]
+    assert [block.text for block in final.content] == ["done"]
+    one, two = stage.calls(execution)
+    assert two.prefix_tokens == one.input_tokens + one.output_tokens

@@ -27,6 +27,10 @@ SHAPES = {
     "bad_request": (("BadRequestError", "invalid_request_error"), ("BadRequestError", "invalid_request_error")),
     "too_long": (("BadRequestError", "invalid_request_error"), ("BadRequestError", "context_length_exceeded")),
     "not_found": (("NotFoundError", "not_found_error"), ("NotFoundError", "not_found")),
+    "thread_not_found": (
+        ("ThreadNotFoundError", "not_found_error"),
+        ("BadRequestError", "previous_response_not_found"),
+    ),
     "dead_key": (("ConflictError", "invalid_request_error"), ("ConflictError", "execution_ended")),
     "too_large": (("ContentTooLargeError", "request_too_large"), ("APIStatusError", "request_too_large")),
     "engine": (("InternalServerError", "api_error"), ("InternalServerError", "server_error")),

@@ -202,7 +202,7 @@ def test_each_kind_of_tool_comes_back_as_its_own_item_and_its_echo_is_recognised
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        ({"previous_response_id": "resp_1"}, "send the whole input"),
+        ({"previous_response_id": "resp_1"}, "send the whole conversation"),
         ({"background": True}, "background is not supported"),
         ({"input": []}, "at least one item"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "send the item itself"),
