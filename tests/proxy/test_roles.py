@@ -5,6 +5,7 @@ import threading
 import openai
 import pytest
 
+from agents import facade
 from agents.models import Call, Execution
 from agents.proxy.profiles import generic
 from tests.proxy.backstage import Backstage, full_input, sampled, tool_text
@@ -157,6 +158,13 @@ def test_a_changed_beginning_before_a_kept_turn_is_a_false_fork(stage: Backstage
     agent.turn()
     two = stage.calls(execution)[1]
     assert (two.branch_reason, two.false_fork) == ("unexplained", True)
+    found = facade.false_forks(run.pk)
+    assert (found.num_calls, found.num_false_forks, found.rate) == (2, 1, 0.5)
+    [fork] = found.examples
+    assert (fork.execution, fork.number, fork.kept_call) == (execution.pk, 1, 0)
+    assert fork.recorded_text.startswith(" file") or fork.recorded_text.startswith("file")
+    assert fork.given_text.startswith(" word") or fork.given_text.startswith("word")
+    assert fork.recorded_ids != fork.given_ids
 
 
 def test_an_unknown_harness_gets_its_roles_from_the_shape_of_its_traffic(stage: Backstage) -> None:
@@ -174,3 +182,15 @@ def test_an_unknown_harness_gets_its_roles_from_the_shape_of_its_traffic(stage: 
         main.turn()
         Agent(base, MAIN, "so far: read", [BASH, DELEGATE]).turn()
     assert [role for role, _, _ in _rows(stage, execution)] == ["main", "sub-agent", "main", "main"]
+
+
+def test_a_call_that_was_taken_for_main_is_corrected_when_the_main_agent_speaks(stage: Backstage) -> None:
+    run = stage.run()
+    stage.engine(run, "a title", "done")
+    execution, base = stage.execution(run)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("agents.proxy.registry.profile", lambda _: generic.PROFILE)
+        Agent(base, {"role": "system", "content": "You name things."}, "write the file", []).turn()
+        assert [role for role, _, _ in _rows(stage, execution)] == ["main"]
+        Agent(base, MAIN, "write the file", [BASH, DELEGATE]).turn()
+    assert [role for role, _, _ in _rows(stage, execution)] == ["auxiliary", "main"]
