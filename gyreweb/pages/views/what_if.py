@@ -85,6 +85,7 @@ def _answer(request: HttpRequest, shown: what_ifs.Shown) -> dict[str, Any]:
         "chart": what_if_form.chart_of(shown),
         "chart_id": f"what-if-chart-{shown.row.pk}",
         "expiries": what_if_form.EXPIRIES,
+        "live": shown.row.run.state in shown.row.run.LIVE_STATES,
         "share": round(100 * shown.row.num_done / max(1, shown.row.num_to_do)),
         "asked_json": json.dumps(asked),
     }
