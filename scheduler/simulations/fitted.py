@@ -1,4 +1,4 @@
-"""A live run as a scenario, with settings changed; durations are converted to full load when its effect is given."""
+"""A live run as a scenario, with settings changed; an effect of load that is given goes before the measured one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler.simulations.load import Loads, at_full_load, mean_load
 from scheduler.simulations.recorded import read
 from scheduler.simulations.room import rooms
 
-#: What a run cannot tell of itself: how a cell's load slows its executions.
+#: How a cell's load slows its executions: read off the run's calls, unless it is given.
 LOAD_PARAMETERS = frozenset({"alpha", "environment_share"})
 
 

@@ -1,8 +1,8 @@
 """Recorded durations at full load: what executions took at the loads that they met, without what the load did to them.
 
-A cell that holds less than its cap is faster (`Workload.slowdown`). How much faster a run does not record, since its
-long executions are also those that end when the cells are empty. So whoever knows `alpha` and `environment_share`
-gives them, and every duration is converted: the integral over its time of 1 / slowdown(load at that time).
+A cell that holds less than its cap is faster (`Workload.slowdown`). `slowdown` reads the effect off a run's own calls;
+whoever knows `alpha` and `environment_share` gives them instead, and then every duration is converted here: the
+integral over its time of 1 / slowdown(load at that time).
 """
 
 from __future__ import annotations

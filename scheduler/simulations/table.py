@@ -19,6 +19,7 @@ from scheduler.simulations.summary import Interval, PolicySummary, Summary
 
 WIDTH_OF_FILES = 132
 WIDTH_OF_TABLE = 124
+FITTED = {"execution_s": "mean execution", "hours_per_step": "per step"}
 #: Runs that are all shorter are told in minutes.
 SHORT_H = 2.0
 #: Settings that every reader asks for first, with the sign they have in the design.
@@ -165,16 +166,27 @@ def fit_lines(scenario: Scenario) -> Iterator[str]:
     )
     for name, recorded in fit["recorded"].items():
         simulated, error = fit.get("simulated", {}).get(name), fit.get("error", {}).get(name)
-        beside = "" if simulated is None else f", simulated {simulated:.4g} ({error:+.1%})"
-        yield f"  {name.replace('_', ' ')}: recorded {recorded:.4g}{beside}"
+        per_hour = 1.0 / 3600.0 if name.endswith("_s") else 1.0
+        beside = "" if simulated is None else f", simulated {_long(simulated * per_hour)} ({error:+.1%})"
+        yield f"  {FITTED[name]}: recorded {_long(recorded * per_hour)}{beside}"
     if "stuck" in fit:
         yield f"  the simulation of it could not go on: {fit['stuck']}"
-    if fit.get("converted_to_full_load"):
-        yield f"  durations were recorded at a mean load of {fit['mean_load']:.0%} and are converted to full load"
-    else:
-        yield (
-            f"  durations are replayed as recorded, at a mean load of {fit['mean_load']:.0%}; --set alpha=… and "
-            "--set environment_share=… convert them to full load"
-        )
+    yield f"  {_load_line(fit)}"
     if fit.get("assumed"):
         yield f"  not measured by the run, so assumed: {', '.join(fit['assumed'])}"
+
+
+def _load_line(fit: Mapping[str, Any]) -> str:
+    load = f"{fit['mean_load']:.0%}"
+    if fit.get("converted_to_full_load"):
+        return f"durations were recorded at a mean load of {load} and are converted to full load as set"
+    if fit.get("alpha", 1.0) < 1.0:
+        return (
+            f"durations were recorded at a mean load of {load} and are converted to full load: alpha is "
+            f"{fit['alpha']:.3f} ± {fit['alpha_error']:.3f} by the run's own calls"
+        )
+    why = f" ({fit['load_note']})" if fit.get("load_note") else ""
+    return (
+        f"durations are replayed as recorded, at a mean load of {load}{why}; --set alpha=… and "
+        "--set environment_share=… convert them to full load"
+    )

@@ -193,7 +193,7 @@ def test_a_live_run_is_fitted_replayed_and_saved_beside_it(browser: Client, caps
     )  # fmt: skip
     out, err = capsys.readouterr()
     assert "fitted to" in err
-    assert "hours per step: recorded" in err
+    assert "per step: recorded" in err
     assert "at a mean load of" in err
     row = json.loads(out.splitlines()[0])
     saved = Simulation.objects.get()
