@@ -57,11 +57,13 @@ def import_task_set(name_or_path: str) -> TaskSet:
         ]
         if is_new:
             Task.objects.bulk_create(rows)
-        else:  # the same content at another place
+        else:  # the same content at another place, or known in part and without files, from the export of a run
             by_name = {task.name: task for task in task_set.tasks.all()}
             for row in rows:
-                by_name[row.name].path = row.path
-            Task.objects.bulk_update(by_name.values(), ["path"])
+                if task := by_name.get(row.name):
+                    task.path, task.config = row.path, row.config
+            Task.objects.bulk_create(row for row in rows if row.name not in by_name)
+            Task.objects.bulk_update(by_name.values(), ["path", "config"])
     return task_set
 
 

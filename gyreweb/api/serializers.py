@@ -88,6 +88,7 @@ class Run(s.Serializer[Any]):
 
 class RunDetail(Run):
     config = s.DictField()
+    imported_from = s.CharField(help_text="The export that its rows are from; empty for a run that ran here.")
     dispatch_held = s.BooleanField()
 
 

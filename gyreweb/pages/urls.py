@@ -32,6 +32,7 @@ urlpatterns = [
     path("executions/<int:execution_id>/outline/", execution.outline_rows, name="execution_outline"),
     path("executions/<int:execution_id>/cancel/", execution.cancel, name="cancel_execution"),
     path("executions/<int:execution_id>/reassess/", execution.reassess, name="reassess_execution"),
+    path("executions/<int:execution_id>/verdicts/", execution.verdicts, name="execution_verdicts"),
     path("executions/<int:execution_id>/replay/", execution.replay, name="replay_execution"),
     path("simulations/", simulations.simulations, name="simulations"),
     path("simulations/<int:simulation_id>/", simulations.simulation, name="simulation"),

@@ -11,6 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from agents.actions.import_export import import_export
+from agents.actions.import_task_set import import_task_set
 from agents.core.codec import decode_call
 from agents.exports import folder as folders
 from agents.exports import rows as sources
@@ -19,6 +20,7 @@ from agents.models import Assessment, Call, Draw, Execution, Group, Node, Projec
 from agents.replay import replay_draws
 from agents.report import report
 from agents.web.executions import Filters
+from tests.harness.rows import write_task
 from tests.processor.records import Made
 
 FORMATS = ("parquet", "jsonl")
@@ -189,3 +191,22 @@ def test_pages_end_before_their_tokens_become_too_many(made: Made, monkeypatch: 
     assert sum(map(len, sizes)) == 7
     assert all(len(page) == 1 or sum(page) <= 90 for page in sizes)
     assert len(sizes) > 1
+
+
+def test_a_task_set_known_from_an_export_can_be_imported_with_its_files_and_run(made: Made, tmp_path: Path) -> None:
+    folder = write_task(write_task(tmp_path / "set", name="one"), name="two")
+    here = import_task_set(str(folder))
+    made.run.task_set = here
+    made.run.save()
+    Group.objects.filter(run=made.run).update(task=here.tasks.get(name="one"))
+    export(made.run, tmp_path / "out")
+    Group.objects.all().delete()
+    Run.objects.all().delete()
+    here.delete()
+    run = brought_back(tmp_path / "out")
+    assert [(task.name, task.path) for task in run.task_set.tasks.all()] == [("one", "")]
+    again = import_task_set(str(folder))
+    assert again == run.task_set
+    assert [(t.name, t.path, bool(t.config)) for t in again.tasks.order_by("name")] == [
+        ("one", str(folder / "one"), True), ("two", str(folder / "two"), True),
+    ]  # fmt: skip

@@ -34,16 +34,21 @@ def execution(request: HttpRequest, execution_id: int) -> HttpResponse:
     context = _workspace(request, found)
     if request.headers.get("HX-Request"):
         return show(request, "pages/_workspace.html", context, run=found.run, section="executions")
-    context |= {
+    context |= _verdicts(found) | {
         "timeline": {"calls": calls.timeline_of(found), "took": _took(found)},
-        "assessments": execution_queries.assessments(found),
-        "reassessment": execution_queries.open_reassessment(found),
-        "no_reassessment": why_not(found) if found.finished_at else "",
         "passed_over": _passed_over(found),
         "siblings": execution_queries.siblings(found),
         "api_path": f"/api/v1/executions/{found.pk}",
     }
     return show(request, "pages/execution.html", context, run=found.run, section="executions")
+
+
+def _verdicts(found: Any) -> dict[str, Any]:
+    return {
+        "assessments": execution_queries.assessments(found),
+        "reassessment": execution_queries.open_reassessment(found),
+        "no_reassessment": why_not(found) if found.finished_at else "",
+    }
 
 
 def _passed_over(found: Any) -> list[tuple[str, list[int]]]:
@@ -157,6 +162,15 @@ def outline_rows(request: HttpRequest, execution_id: int) -> HttpResponse:
         "selected": _number(request.GET.get("call")),
     }
     return show(request, "pages/_outline.html", context, run=found.run, section="executions")
+
+
+@page
+@require_GET
+def verdicts(request: HttpRequest, execution_id: int) -> HttpResponse:
+    """The card of verdicts alone, for a page that waits for one."""
+    found = access.execution_for(viewer_of(request), execution_id)
+    context = {"execution": found} | _verdicts(found)
+    return show(request, "pages/_verdicts.html", context, run=found.run, section="executions")
 
 
 @page
