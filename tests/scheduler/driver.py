@@ -10,6 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from random import Random
 
 from scheduler.core import snapshot as s
@@ -19,6 +20,7 @@ from scheduler.core.decide import decide
 from scheduler.core.decisions import Decision
 from scheduler.core.policies import policy_of
 from scheduler.core.settings import Settings
+from scheduler.core.supply import quantiles
 
 
 @dataclass
@@ -28,6 +30,7 @@ class Group:
     owed: int
     votes: int = 0
     state: str = "dispatched"
+    dispatched_at_s: float = 0.0
     settled_at_s: float = 0.0
     oldest_version: int = 10**9
     times_consumed: int = 0
@@ -100,6 +103,8 @@ class World:
         self.alarm = self.done = False
         self.overrides: tuple[s.Override, ...] = ()
         self.log: list[Decision] = []
+        self.steps_s: list[float] = []
+        self.groups_s: list[float] = []
         self.num_switches: dict[str, int] = defaultdict(int)
         self.micro_steps_by: dict[int, int] = defaultdict(int)
         for _ in range(failures):
@@ -177,11 +182,17 @@ class World:
             and s.Evaluation(evaluation.number, evaluation.version, evaluation.waiting, evaluation.running),
             evaluated=tuple(self.evaluated),
             overrides=self.overrides,
-            work=s.Work(micro_step_s=1.0, micro_steps_per_group=1.5) if self.version else s.Work(),
+            work=self._work(),
             next_burst=len(self.burst_facts),
             next_evaluation=len(self.evaluated),
             num_void_in_a_row=self._void_in_a_row(),
         )
+
+    def _work(self) -> s.Work:
+        if not self.version:
+            return s.Work()
+        intervals = [later - sooner for sooner, later in pairwise(self.steps_s[-9:])]
+        return s.Work(1.0, 1.5, min(intervals, default=None), quantiles(self.groups_s[-50:]))
 
     def _cell(self, cell: WorldCell) -> s.Cell:
         measured = self.num_switches[s.TRAINING] > 0
@@ -231,10 +242,12 @@ class World:
 
     def do_dispatch_burst(self, decision: Decision) -> None:
         params = decision.params
-        assert outstanding_groups(self.snapshot()) <= self.settings.burst_lead * self.settings.groups_per_batch
+        if not self.policy.mixes_bursts:
+            assert outstanding_groups(self.snapshot()) <= self.settings.burst_lead * self.settings.groups_per_batch
         self.burst_facts[params["number"]] = (self.version, params["max_staleness"], params["groups_per_batch"])
         for _ in range(params["num_groups"]):
             group = Group(id=len(self.groups), burst=params["number"], owed=params["executions_per_group"])
+            group.dispatched_at_s = self.now_s
             self.groups[group.id] = group
             self.waiting += [group.id] * group.owed
             self.dispatched += group.owed
@@ -261,12 +274,13 @@ class World:
         if group.owed == 0:
             group.state = "ready" if group.votes else "void"
             group.settled_at_s = self.now_s
+            self.groups_s.append(self.now_s - group.dispatched_at_s)
 
     def do_leave_rollout(self, decision: Decision) -> None:
         cell = self.cells[decision.cell_index]
         serving = [c for c in self.cells if c.role == c.desired_role == s.ROLLOUT and c.evaluation is None]
         assert cell in serving
-        if self.policy.kind == "elastic" and not decision.params["unsafe"]:
+        if self.policy.kind.startswith("elastic") and not decision.params["unsafe"]:
             waterlevel = self.dispatched - self.finished
             assert (len(serving) - 1) * self.settings.concurrency_per_cell >= waterlevel, "capacity rule"
             assert waterlevel == 0 or len(serving) - 1 >= self.settings.min_rollout_cells
@@ -325,7 +339,7 @@ class World:
         group, batch = self.groups[decision.params["group"]], self.batch
         assert batch is not None
         assert group.state == "ready"
-        assert group.burst == batch.burst
+        assert group.burst == batch.burst or (self.policy.mixes_bursts and group.burst > batch.burst)
         assert not batch.sealed
         assert batch.version - group.oldest_version <= self.burst_facts[group.burst][1], "staleness of a token"
         group.state = "admitted"
@@ -395,6 +409,7 @@ class World:
             batch.stepping = False
             return
         self.version += 1
+        self.steps_s.append(self.now_s)
         assert self.version == batch.number
         for number in batch.groups:
             self.groups[number].state = "consumed"

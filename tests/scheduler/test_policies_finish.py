@@ -60,7 +60,7 @@ def due_versions(settings: Settings) -> list[int]:
     return [v for v in range(steps + 1) if every and (v % every == 0 or v == steps)]
 
 
-POLICIES = ["elastic", "colocate", "async-barrier", "async-streamed"]
+POLICIES = ["elastic", "elastic+", "colocate", "async-barrier", "async-streamed"]
 
 
 @pytest.mark.parametrize("policy_kind", POLICIES)

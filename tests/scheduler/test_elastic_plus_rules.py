@@ -1,0 +1,90 @@
+"""What elastic+ does otherwise than elastic: one group is enough, a few start ahead, stragglers are carried."""
+
+from random import Random
+
+import pytest
+
+from scheduler.core.decide import decide
+from scheduler.core.decisions import Decision, Kind
+from scheduler.core.policies import policy_of
+from scheduler.core.policies.elastic_plus import carries, forecast
+from scheduler.core.snapshot import TRAINING, Batch, Snapshot, Work
+from tests.scheduler.driver import World
+from tests.scheduler.pictures import burst, cell, picture, settings
+
+BIG = settings(
+    cells=2, concurrency_per_cell=400, groups_per_batch=18, executions_per_group=4, burst_batches=4, max_staleness=3,
+    eval_every_steps=0,
+)  # fmt: skip
+#: A run whose training takes longer than its slowest group, and one whose slowest groups take ten times the others'.
+TRAINING_BOUND = Work(1.0, 1.0, step_s=100.0, group_s=tuple(100.0 + n for n in range(33)))
+STRAGGLING = Work(1.0, 1.0, step_s=10.0, group_s=(*(100.0 + n for n in range(30)), 500.0, 800.0, 1000.0))
+
+
+def last_batch(num_groups: int) -> Batch:
+    """Batch 8, of burst 0 at version 7, open with so many groups."""
+    return Batch(
+        number=8, burst=0, version=7, sealed=False, num_groups=num_groups, num_unclaimed=5, num_uncounted=1,
+        num_counted=9,
+    )  # fmt: skip
+
+
+def decisions(snapshot: Snapshot, kind: Kind) -> list[Decision]:
+    return [d for d in decide(snapshot, policy_of("elastic+"), snapshot.taken_at_s) if d.kind == kind]
+
+
+def test_the_core_leaves_for_the_first_ready_group_without_holding() -> None:
+    seen = picture(10, burst(num_ready=1, num_unfinished=10), settings=settings(rho_min=1.0, supply_hold_s=60.0))
+    assert decisions(seen, Kind.LEAVE_ROLLOUT)[0].accepted
+
+
+def test_a_few_groups_start_ahead_while_the_last_batch_is_trained() -> None:
+    last = burst(num_admitted=17, num_unfinished=1, version=4, max_staleness=3, groups_per_batch=18)
+    seen = picture(4, last, settings=BIG, version=7, work=TRAINING_BOUND, batch=last_batch(17))
+    dispatched = decisions(seen, Kind.DISPATCH_BURST)[0]
+    assert (dispatched.reason_code, dispatched.params["num_groups"]) == ("ahead", 6)
+
+
+def test_nothing_starts_ahead_when_stragglers_hold_the_run_up() -> None:
+    last = burst(num_admitted=17, num_unfinished=1, version=4, max_staleness=3, groups_per_batch=18)
+    seen = picture(4, last, settings=BIG, version=7, work=STRAGGLING, batch=last_batch(17))
+    assert not decisions(seen, Kind.DISPATCH_BURST)[0].accepted
+
+
+def test_bursts_go_out_over_carried_stragglers_when_these_hold_the_run_up() -> None:
+    stragglers = burst(num_unfinished=9, version=4, max_staleness=3, groups_per_batch=18)
+    seen = picture(36, stragglers, settings=BIG, version=7, work=STRAGGLING)
+    dispatched = decisions(seen, Kind.DISPATCH_BURST)[0]
+    assert (dispatched.reason_code, dispatched.params["num_groups"]) == ("stragglers_carried", 3 * 18)
+
+
+def test_a_batch_keeps_places_for_groups_that_no_later_batch_may_take() -> None:
+    old = burst(number=0, num_unfinished=5, version=4, max_staleness=3, groups_per_batch=18)
+    fresh = burst(number=1, num_ready=18, num_unfinished=36, version=7, max_staleness=3, groups_per_batch=18)
+    seen = picture(41, old, fresh, settings=BIG, version=7, batch=last_batch(0), cells=(cell(0, TRAINING), cell(1)))
+    admitted = decisions(seen, Kind.ADMIT_GROUP)
+    assert len(admitted) == 13
+    assert not decisions(seen, Kind.SEAL_BATCH)[0].accepted
+
+
+def test_without_history_bursts_are_strict() -> None:
+    assert forecast(Work(), 4, 18, 0) is None
+    assert not carries(Work(), 4, 18)
+    dispatched = decisions(picture(0, settings=BIG), Kind.DISPATCH_BURST)[0]
+    assert dispatched.params["num_groups"] == 72
+
+
+@pytest.mark.parametrize("log_sd", [0.2, 0.8, 1.4])
+def test_runs_with_and_without_stragglers_reach_their_end_with_whole_batches(log_sd: float) -> None:
+    world = World(
+        settings(
+            cells=3, concurrency_per_cell=64, groups_per_batch=6, executions_per_group=4, steps=24, burst_batches=4,
+            max_staleness=3, eval_every_steps=0,
+        ),
+        "elastic+",
+        Random(3),
+        log_sd=log_sd,
+    )  # fmt: skip
+    world.run()
+    assert world.version == 24
+    assert sum(group.times_consumed for group in world.groups.values()) == 24 * 6
