@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from agents.core.selection import Bounds, CallFacts, find_leaves
 from agents.core.tree import Output, Tree, common_prefix
 from agents.proxy.branches import EDITED, TRUE_BRANCHES, Departure
 from agents.proxy.canonical import BadRequest, Message, ModelRequest
+from agents.proxy.dialects import OPENAI_RESPONSES
 from agents.proxy.dialects.base import Dialect
 from agents.proxy.matching import RecordedCall
 from agents.proxy.profiles import PROFILES, generic
@@ -32,6 +33,8 @@ from agents.traffic.executions import Route, Segments
 from agents.traffic.reading import BadLine, Line, Request, Response, read
 from agents.traffic.replies import reply_message
 
+#: How many replies, the newest ones, a later request may name to go on from.
+_NAMED = 64
 #: A bound that no call of a capture exceeds.
 _ENDLESS = 1 << 40
 
@@ -146,9 +149,12 @@ class _Execution:
         self.facts: dict[int, CallFacts] = {}
         self.rows: dict[int, Row] = {}
         self._open: dict[int, _Open] = {}
+        #: Requests and replies by the ids of the replies.
+        self._named: dict[str, tuple[ModelRequest, Message]] = {}
 
     def call(self, row: Row, request: ModelRequest, headers: dict[str, str], dialect: Dialect, route: Route) -> None:
-        """A model call begins."""
+        """A model call begins. Raises BadRequest when it names a reply to go on from that is not in the capture."""
+        request = self._whole(request)
         prepared = self.record.prepare(request, headers, route.path)
         while self._adopt(request, prepared):
             prepared = self.record.prepare(request, headers, route.path)
@@ -174,7 +180,12 @@ class _Execution:
         if response.has_failed:
             self._fold(call, np.empty(0, np.int32), answered=False)
             return
-        self._record(call, reply_message(call.dialect, response.reply or {}))
+        reply = response.reply or {}
+        message = self._record(call, reply_message(call.dialect, reply))
+        if isinstance(reply.get("id"), str) and call.dialect is OPENAI_RESPONSES:
+            if len(self._named) >= _NAMED:
+                del self._named[next(iter(self._named))]
+            self._named[reply["id"].removeprefix(call.dialect.reply_id_prefix)] = (call.request, message)
 
     def close(self) -> Totals:
         """The end of the capture."""
@@ -187,6 +198,20 @@ class _Execution:
         leaves, _ = find_leaves(self.tree, self.facts, Bounds(_ENDLESS, _ENDLESS, DEFAULT_ORDER))
         total = sum(end.length for end in self.tree.ends.values())
         return Totals(unique_tokens=self.tree.num_tokens, total_tokens=total, leaves=len(leaves))
+
+    def _whole(self, request: ModelRequest) -> ModelRequest:
+        """A request that names the reply it follows, with all that was said before it."""
+        if not request.follows:
+            return request
+        if request.follows not in self._named:
+            raise BadRequest(f"it goes on from reply {request.follows}, which is not in the capture before it")
+        before, reply = self._named[request.follows]
+        messages, own, opening = list(before.messages), list(request.messages), []
+        if request.traits.get("has_instructions"):
+            opening = [own.pop(0)]
+            messages = messages[1:] if messages[0]["role"] == "system" else messages
+        tools = before.tools if not request.tools and request.traits.get("inherits_tools") else request.tools
+        return replace(request, messages=[*opening, *messages, reply, *own], tools=tools, follows="")
 
     def _adopt(self, request: ModelRequest, prepared: Prepared) -> bool:
         """Whether this request shows what an open call said; it is recorded then.
@@ -205,11 +230,13 @@ class _Execution:
                     return True
         return False
 
-    def _record(self, call: _Open, reply: Message) -> None:
+    def _record(self, call: _Open, reply: Message) -> Message:
+        """Take a reply into the record; returns it as harnesses echo it."""
         ids = np.asarray(self.rendering.assistant(reply), np.int32)
         self._fold(call, ids, answered=True)
         said = {name: value for name, value in reply.items() if name != "reasoning_content"}
         self.record.add(call.prepared.recorded(call.number, len(call.request.messages), ids, said))
+        return said
 
     def _fold(self, call: _Open, output_ids: Int32s, answered: bool) -> None:
         """Put a call into the tree and count what it adds."""

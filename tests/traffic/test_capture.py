@@ -168,6 +168,20 @@ def test_the_other_dialects_and_side_paths_are_captured_too(tmp_path: Path) -> N
     assert [row.role for row in found.rows] == ["main", "main", "auxiliary", "main", "auxiliary", "auxiliary"]
 
 
+def test_a_request_that_only_names_the_reply_it_follows_is_replayed_with_all_that_was_said(tmp_path: Path) -> None:
+    out = tmp_path / "capture.jsonl"
+    script = {"conversations": {"": [{"text": "Yes, that is right."}]}}
+    with serving(out, script=script) as base, openai.OpenAI(base_url=f"{base}/v1", api_key="x") as client:
+        first = client.responses.create(model="m", input="is it?")
+        client.responses.create(model="m", input="sure?", previous_response_id=first.id)
+        client.responses.create(model="m", input="sure?", previous_response_id="resp_nobody")
+    found = replay(out, "auto", rendering(BUNDLED_POLICY))
+    assert [(row.parent_seq, row.prefix_kept) for row in found.rows] == [(None, True), (1, True), (None, True)]
+    assert found.rows[1].shared_tokens == found.rows[0].new_tokens
+    [note] = found.notes
+    assert "not in the capture" in note
+
+
 def test_an_upstream_that_does_not_answer_is_an_error_for_the_client_and_a_line_of_the_capture(tmp_path: Path) -> None:
     out = tmp_path / "capture.jsonl"
     with serving(out, upstream="http://127.0.0.1:9") as base:
