@@ -44,6 +44,9 @@ def print_scenario(console: Console, scenario: Scenario, changes: Mapping[str, A
     console.print(Text(scenario.name, style="bold"), Text(f"  {facts}"))
     if scenario.description:
         console.print(Text(scenario.description, style="dim"))
+    if scenario.published:
+        facts = ", ".join(f"{name} {value:g}" for name, value in scenario.published.items())
+        console.print(Text(f"published of it: {facts}", style="dim"))
     if changes:
         console.print(Text("set: " + ", ".join(f"{name}={value:g}" for name, value in changes.items())))
     if scenario.recorded:
