@@ -117,10 +117,8 @@ class Match:
     keys: tuple[bytes, ...] = ()
     spoken_keys: tuple[bytes, ...] = ()
 
-    @property
-    def recognised(self) -> list[tuple[int, RecordedCall]]:
-        """Whole turns: (message index, call)."""
-        return [(turn.at, turn.call) for turn in self.turns if turn.is_whole]
+    #: Whole turns: (message index, call).
+    recognised: tuple[tuple[int, RecordedCall], ...] = ()
 
     @property
     def kept(self) -> tuple[RecordedCall, ...]:
@@ -203,7 +201,8 @@ class CallIndex:
                 found = (self._best_at(calls, turns, i), "prompt", i)
                 break
         parent, after, start = found
-        return Match(parent, after, start, keys[-1], tuple(turns), tuple(keys), tuple(spoken[1:]))
+        whole = tuple((turn.at, turn.call) for turn in turns if turn.is_whole)
+        return Match(parent, after, start, keys[-1], tuple(turns), tuple(keys), tuple(spoken[1:]), whole)
 
     def _best_at(self, calls: list[RecordedCall], turns: list[Turn], start: int) -> RecordedCall:
         """Of the calls at one prompt, the one whose reply the next message begins with or goes on from."""
