@@ -15,11 +15,12 @@ from scheduler.core import snapshot as facts
 from scheduler.core.overrides import SETTING, Orders
 from scheduler.core.settings import Settings
 from scheduler.core.simulate.resume import EVALUATING, FINISHED, RUNNING, WAITING, Counted
+from scheduler.core.supply import NUM_GROUPS, NUM_INTERVALS
 from scheduler.observe import observe
 from scheduler.scenarios import Scenario
 from scheduler.simulations.fit import fit, missing
-from scheduler.simulations.slowdown import LoadEffect
 from scheduler.simulations.recorded import Recording, read
+from scheduler.simulations.slowdown import LoadEffect
 from scheduler.whatif.inputs import Inputs, Left, LiveGroup, One
 from scheduler.whatif.question import Question, present_values, scenario_of
 
@@ -112,6 +113,10 @@ SELECT json_build_object(
         WHERE g.run_id = %(run)s AND g.kind = 'training' AND g.state IN ('dispatched', 'ready', 'admitted')),
     'next', (SELECT coalesce(max(number) + 1, 0) FROM agents_group WHERE run_id = %(run)s AND kind = 'training'),
     'zero', (SELECT extract(epoch FROM zero) FROM run),
+    'took', (SELECT json_agg(seconds ORDER BY ready_at) FROM (
+        SELECT ready_at, extract(epoch FROM ready_at - created_at) AS seconds FROM agents_group
+        WHERE run_id = %(run)s AND kind = 'training' AND ready_at IS NOT NULL
+        ORDER BY ready_at DESC LIMIT %(newest)s) complete),
     'switches', (SELECT json_agg(json_build_array(c.index, ch.to_role, extract(epoch FROM now() - ch.started_at)))
         FROM scheduler_rolechange ch JOIN scheduler_cell c ON c.id = ch.cell_id
         WHERE c.run_id = %(run)s AND ch.state = 'started' AND ch.epoch = c.epoch),
@@ -126,7 +131,7 @@ _STATES = {"dispatched": WAITING, "queued": WAITING, "running": RUNNING, "evalua
 
 def _with_picture(run: Run, recording: Recording, inputs: Inputs, seen: facts.Snapshot) -> Inputs:
     with connection.cursor() as cursor:
-        cursor.execute(_GROUPS, {"run": run.pk})
+        cursor.execute(_GROUPS, {"run": run.pk, "newest": NUM_GROUPS})
         rows = json.loads(cursor.fetchone()[0])
     zero_s, workload = rows["zero"], inputs.workload
     groups = tuple(
@@ -144,7 +149,14 @@ def _with_picture(run: Run, recording: Recording, inputs: Inputs, seen: facts.Sn
         snapshot=snapshot,
         groups=groups,
         num_groups=rows["next"],
-        counted=Counted(micro_steps * micro_step_s, micro_steps, micro_steps, num_groups),
+        counted=Counted(
+            micro_steps * micro_step_s,
+            micro_steps,
+            micro_steps,
+            num_groups,
+            group_s=tuple(rows["took"] or ()),
+            step_times_s=tuple(step.stepped_s for step in recording.steps[-NUM_INTERVALS - 1 :]),
+        ),
         switches=tuple(
             Left(cell, max(0.0, whole_s.get(role, 0.0) - since_s)) for cell, role, since_s in rows["switches"] or ()
         ),

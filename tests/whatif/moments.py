@@ -53,7 +53,12 @@ def moment_of(world: Watched) -> Moment:
         groups=tuple(then),
         num_groups=world.num_groups,
         counted=Counted(
-            tally.computed_s, tally.num_computed, tally.micro_steps, sum(step.num_groups for step in tally.steps)
+            tally.computed_s,
+            tally.num_computed,
+            tally.micro_steps,
+            sum(step.num_groups for step in tally.steps),
+            group_s=tuple(tally.query_s),
+            step_times_s=tuple(step.finished_s for step in tally.steps),
         ),
         switch_left_s={args[0].index: left for left, args in due(world, "_end_switch") if args[0].epoch == args[1]},
         micro_step_left_s={

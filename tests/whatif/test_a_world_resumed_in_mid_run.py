@@ -67,7 +67,7 @@ def test_a_run_that_is_broken_off_and_resumed_ends_as_without_the_break(scenario
         {"min_rollout_cells": 0},
     ],
 )
-@pytest.mark.parametrize("policy", ["elastic", "colocate", "async-streamed"])
+@pytest.mark.parametrize("policy", ["elastic", "elastic+", "colocate", "async-streamed"])
 def test_other_settings_from_a_moment_on_keep_the_laws(
     scenario: Scenario, policy: str, changes: dict[str, float]
 ) -> None:

@@ -153,7 +153,7 @@ def test_present_settings_that_get_stuck_fail_with_what_is_refused(asked: Asked)
     inputs = Inputs.unpack(row.inputs)
     assert inputs.snapshot is not None
     held = {**inputs.snapshot.to_json(), "overrides": [
-        {"id": 1, "kind": "pin", "expires_at_s": 1e12, "cell_index": i, "role": "rollout", "name": "", "number": 0,
+        {"id": 1, "kind": "pin", "expires_at_s": float("inf"), "cell_index": i, "role": "rollout", "name": "", "number": 0,
          "unsafe": False} for i in range(3)
     ]}  # fmt: skip
     stuck = replace(inputs, snapshot=type(inputs.snapshot).from_json(held))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from scheduler.core import snapshot as facts
 from scheduler.core.decisions import Decision
@@ -22,7 +23,7 @@ from scheduler.core.simulate.result import Result
 from scheduler.core.simulate.tally import Tally
 from scheduler.core.simulate.workload import Draw, Workload
 from scheduler.core.simulate.world import World
-from scheduler.core.supply import NUM_GROUPS, quantiles
+from scheduler.core.supply import NUM_GROUPS, NUM_INTERVALS, quantiles
 
 WAITING = "waiting"
 RUNNING = "running"
@@ -63,6 +64,8 @@ class Counted:
     num_computed: float = 0.0
     micro_steps: float = 0.0
     num_groups: int = 0
+    group_s: tuple[float, ...] = ()  # seconds that complete groups took, oldest first
+    step_times_s: tuple[float, ...] = ()  # when the last optimizer steps ended, on the run's clock
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,12 @@ class _GoesOn(Tally):
             micro_step_s=(before.computed_s + self.computed_s) / num_computed if num_computed else None,
             micro_steps_per_group=(before.micro_steps + self.micro_steps) / num_groups if num_groups else None,
             step_s=self.step_s(),
-            group_s=quantiles(self.query_s[-NUM_GROUPS:]),
+            group_s=quantiles([*before.group_s, *self.query_s][-NUM_GROUPS:]),
         )
+
+    def step_s(self) -> float | None:
+        times = [*self.before.step_times_s, *(step.finished_s for step in self.steps)][-NUM_INTERVALS - 1 :]
+        return min((later - sooner for sooner, later in pairwise(times)), default=None)
 
 
 class Resumed(World):
