@@ -82,6 +82,14 @@ class Reassessment(s.Serializer[Any]):
     finished_at = s.DateTimeField(allow_null=True)
 
 
+class Asked(s.Serializer[Any]):
+    """What became of a wish for many verdicts."""
+
+    num_queued = s.IntegerField()
+    refused = s.DictField(child=s.IntegerField(), help_text="Why others were not queued, with how many.")
+    left_out = s.IntegerField(help_text="Beyond the limit of one request: ask again.")
+
+
 class Assessments(s.Serializer[Any]):
     results = Assessment(many=True, help_text="Newest first.")
     reassessments = Reassessment(many=True, help_text="Newest first.")

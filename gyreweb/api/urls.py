@@ -23,6 +23,7 @@ v1 = [
     path("runs/<int:run_id>/overrides", scheduling.Overrides.as_view()),
     path("runs/<int:run_id>/overrides/<int:override_id>", scheduling.OverrideItem.as_view()),
     path("runs/<int:run_id>/groups", processing.Groups.as_view()),
+    path("runs/<int:run_id>/reassess", processing.ReassessMany.as_view()),
     path("runs/<int:run_id>/report", processing.Report.as_view()),
     path("runs/<int:run_id>/calls/quarantined", processing.Quarantined.as_view()),
     path("runs/<int:run_id>/calls/false_forks", processing.FalseForks.as_view()),

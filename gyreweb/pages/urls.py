@@ -24,6 +24,7 @@ urlpatterns = [
     path("runs/<int:run_id>/config/", tabs.config, name="config"),
     path("runs/<int:run_id>/what-if/", include("gyreweb.pages.what_if_urls")),
     path("runs/<int:run_id>/executions/", executions.executions, name="executions"),
+    path("runs/<int:run_id>/executions/reassess/", executions.reassess, name="reassess_executions"),
     path("runs/<int:run_id>/groups/", groups.groups, name="groups"),
     path("runs/<int:run_id>/groups/<str:kind>/<int:number>/", groups.group, name="group"),
     path("runs/<int:run_id>/report/", report.report, name="report"),
@@ -36,6 +37,7 @@ urlpatterns = [
     path("executions/<int:execution_id>/replay/", execution.replay, name="replay_execution"),
     path("simulations/", simulations.simulations, name="simulations"),
     path("simulations/<int:simulation_id>/", simulations.simulation, name="simulation"),
+    path("simulations/<int:simulation_id>/delete/", simulations.delete, name="delete_simulation"),
     path("simulations/<int:simulation_id>/decisions/", simulations.decisions, name="simulated_decisions"),
     path(
         "simulations/<int:simulation_id>/runs/<int:run_id>/decisions/<int:number>.json",

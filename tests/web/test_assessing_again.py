@@ -95,3 +95,21 @@ def test_the_draws_are_replayed_on_demand(browser: Client, execution: Execution)
     assert "draws[1].random: recorded 0.5" in browser.get(f"/executions/{execution.pk}/replay/").content.decode()
     waiting = Execution.objects.get(group__number=3)
     assert "nothing drawn yet" in browser.get(f"/executions/{waiting.pk}/replay/").content.decode()
+
+
+def test_many_are_asked_for_at_once_and_each_refusal_is_counted(
+    browser: Client, made: Made, execution: Execution
+) -> None:
+    text = browser.get(f"/runs/{made.run.pk}/executions/?kind=training").content.decode()
+    assert f'action="/runs/{made.run.pk}/executions/reassess/?kind=training"' in text
+    address = f"/runs/{made.run.pk}/executions/reassess/?kind=training"
+    text = browser.post(address, {"reason": "a broken verifier"}, follow=True).content.decode()
+    assert "1 queued; the verdicts appear" in text
+    assert "5 not queued: nothing of it was kept: it ended (" not in text, "reasons differ by how they ended"
+    assert text.count("not queued: nothing of it was kept") == 3
+    wish = Reassessment.objects.get(state="queued")
+    assert (wish.execution, wish.reason) == (execution, "a broken verifier")
+    assert "To assess executions again, say why." in browser.post(address, follow=True).content.decode()
+    reply = browser.post(f"/api/v1/runs/{made.run.pk}/reassess?outcome=complete", {"reason": "x"}, "application/json")
+    assert (reply.status_code, reply.json()["num_queued"]) == (202, 0)
+    assert "it is being assessed again already; wait for that verdict" in reply.json()["refused"]

@@ -18,6 +18,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from agents.actions.reassess_execution import request_reassessment, why_not
+from agents.actions.reassess_executions import reassess_executions
 from agents.exports.formats import CONTENT_TYPES, encoded
 from agents.exports.rows import rows_of
 from agents.exports.tables import CSV_TABLES, FORMATS, TABLES
@@ -96,6 +97,26 @@ class Reassess(APIView):
         body.is_valid(raise_exception=True)
         wish = request_reassessment(found, user=viewer.user, reason=body.validated_data["reason"])
         return Response(shapes.Reassessment(wish).data, status=202)
+
+
+class ReassessMany(APIView):
+    scopes: ClassVar = {"POST": access.OPERATE}
+
+    @extend_schema(
+        operation_id="runs_reassess",
+        parameters=FILTERS,
+        request=serializers.Reason,
+        responses={202: shapes.Asked, **PROBLEMS},
+    )
+    def post(self, request: Request, run_id: int) -> Response:
+        """Have every finished execution that passes the filters of the list assessed again."""
+        viewer = viewer_of(request)
+        run = access.run_for(viewer, run_id)
+        body = serializers.Reason(data=request.data)
+        body.is_valid(raise_exception=True)
+        filters = execution_queries.Filters.from_query(request.query_params)
+        asked = reassess_executions(run, filters, user=viewer.user, reason=body.validated_data["reason"])
+        return Response(shapes.Asked(asked).data, status=202)
 
 
 class Selection(APIView):

@@ -2,9 +2,13 @@
 
 from urllib.parse import urlencode
 
-from django.http import HttpRequest, HttpResponse
-from django.views.decorators.http import require_GET
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseForbidden
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_POST
 
+from agents.actions.reassess_executions import reassess_executions
 from agents.exports.tables import CSV_TABLES, FORMATS, TABLES
 from agents.web import access
 from agents.web import executions as execution_queries
@@ -36,3 +40,27 @@ def executions(request: HttpRequest, run_id: int) -> HttpResponse:
         "csv_tables": CSV_TABLES,
     }
     return show(request, "pages/executions.html", context, run=facts.run, section="executions")
+
+
+@page
+@require_POST
+def reassess(request: HttpRequest, run_id: int) -> HttpResponse:
+    """Ask for another assessment of all that the list's filters show."""
+    viewer = viewer_of(request)
+    run = access.run_for(viewer, run_id)
+    if not viewer.can_operate:
+        return HttpResponseForbidden("This needs the permission to operate runs.")
+    filters = execution_queries.Filters.from_query(request.GET)
+    reason = request.POST.get("reason", "").strip()
+    if not reason:
+        messages.error(request, "To assess executions again, say why.")
+    else:
+        asked = reassess_executions(run, filters, user=viewer.user, reason=reason)
+        said = f"{asked.num_queued:,} queued; the verdicts appear on the executions' pages."
+        if asked.left_out:
+            said += f" {asked.left_out:,} more than one request takes: ask again."
+        messages.success(request, said)
+        for why, number in asked.refused.items():
+            messages.error(request, f"{number:,} not queued: {why}.")
+    address = reverse("executions", args=[run_id])
+    return redirect(f"{address}?{urlencode(filters.query())}" if filters.query() else address)
