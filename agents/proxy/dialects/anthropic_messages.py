@@ -31,6 +31,12 @@ _TYPES = {
     "engine": "api_error",
     "unavailable": "overloaded_error",
 }
+#: What a provider would do besides sampling.
+_PROVIDERS_WORK = {
+    "mcp_servers": "no tool is run here; offer its tools as tools of your own",
+    "container": "no code is run here",
+    "compaction": "conversations are not compacted here; ask for a summary in a message",
+}
 #: Beginnings of the types of tools that the provider runs.
 _PROVIDERS_TOOLS = ("web_search_", "web_fetch_", "code_execution_", "tool_search_tool_", "mcp_toolset", "advisor_")
 #: Arguments of the tools that clients run and whose schema is the API's own, by the beginning of their type.
@@ -69,8 +75,9 @@ class AnthropicMessages(Dialect):
     request_id_header = b"request-id"
 
     def parse(self, body: dict[str, Any]) -> ModelRequest:
-        if body.get("mcp_servers"):
-            raise BadRequest("mcp_servers is not supported: no tool is run here; offer its tools as tools of your own")
+        for name, why in _PROVIDERS_WORK.items():
+            if body.get(name):
+                raise BadRequest(f"{name} is not supported: {why}")
         messages: list[Message] = []
         system = canonical.text_of(body.get("system"), "system")
         if system:

@@ -90,6 +90,12 @@ def test_tools_that_the_provider_runs_are_not_offered_and_those_of_clients_are(s
         client.beta.messages.create(model="m", max_tokens=9, messages=GO, mcp_servers=[server])
 
 
+@pytest.mark.parametrize("name", ["mcp_servers", "container", "compaction"])
+def test_what_a_provider_would_do_besides_sampling_is_refused(base: str, name: str) -> None:
+    refused = httpx.post(f"{base}/v1/messages", json={"messages": GO, "max_tokens": 9, name: {"type": "any"}}).json()
+    assert refused["error"]["message"].startswith(f"{name} is not supported: ")
+
+
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
