@@ -45,7 +45,7 @@ def print_scenario(console: Console, scenario: Scenario, changes: Mapping[str, A
     if scenario.description:
         console.print(Text(scenario.description, style="dim"))
     if scenario.published:
-        facts = ", ".join(f"{name} {value:g}" for name, value in scenario.published.items())
+        facts = ", ".join(f"{name} {value}" for name, value in scenario.published.items())
         console.print(Text(f"published of it: {facts}", style="dim"))
     if changes:
         console.print(Text("set: " + ", ".join(f"{name}={value:g}" for name, value in changes.items())))

@@ -151,6 +151,26 @@ def test_pages_of_simulations_cost_few_queries_and_load_no_snapshots(browser: Cl
         assert not any('"snapshot"' in sql for sql in selected)
 
 
+def test_deleting_takes_everything_of_the_simulation_and_needs_the_permission(saved: Simulation) -> None:
+    reader = get_user_model().objects.create_user("reader")
+    saved.project.members.add(reader)
+    client = Client()
+    client.force_login(reader)
+    assert "Delete" not in client.get(f"/simulations/{saved.pk}/").content.decode()
+    assert client.post(f"/simulations/{saved.pk}/delete/").status_code == 403
+    assert _machine(saved.project, "read").delete(f"/api/v1/simulations/{saved.pk}").status_code == 403
+    assert Simulation.objects.count() == 1
+    assert _machine(saved.project, "operate").delete(f"/api/v1/simulations/{saved.pk}").status_code == 204
+    assert [model.objects.count() for model in (Simulation, SimulatedRun, SimulatedDecision)] == [0, 0, 0]
+
+
+def test_the_page_deletes_and_leads_back_to_the_list(browser: Client, saved: Simulation) -> None:
+    reply = browser.post(f"/simulations/{saved.pk}/delete/", follow=True)
+    assert reply.redirect_chain == [("/simulations/", 302)]
+    assert f"small (simulated) #{saved.pk} is deleted" in reply.content.decode()
+    assert not Simulation.objects.exists()
+
+
 def _machine(project: Project, *scopes: str) -> Any:
     user = get_user_model().objects.get_or_create(username="ci")[0]
     secret, digest = new_secret()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers as s
@@ -11,9 +11,11 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from agents.actions.errors import NotFound
+from agents.web import access
 from gyreweb.api import paging, serializers
 from gyreweb.api.auth import viewer_of
 from gyreweb.api.views.runs import PAGE, PROBLEMS
+from scheduler.actions.delete_simulation import delete_simulation
 from scheduler.web import simulations as queries
 
 POLICY = OpenApiParameter("policy", str, description="The policy whose run is given; default: the first.")
@@ -70,9 +72,17 @@ class Simulations(APIView):
 
 
 class SimulationItem(APIView):
+    scopes: ClassVar = {"DELETE": access.OPERATE}
+
     @extend_schema(operation_id="simulations_get", responses={200: SimulationDetail, **PROBLEMS})
     def get(self, request: Request, simulation_id: int) -> Response:
         return Response(SimulationDetail(queries.simulation_for(viewer_of(request), simulation_id)).data)
+
+    @extend_schema(operation_id="simulations_delete", responses={204: None, **PROBLEMS})
+    def delete(self, request: Request, simulation_id: int) -> Response:
+        """Delete it with its decisions."""
+        delete_simulation(queries.simulation_for(viewer_of(request), simulation_id))
+        return Response(status=204)
 
 
 class SimulatedDecisions(APIView):

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
-from django.views.decorators.http import require_GET
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseForbidden, JsonResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_GET, require_POST
 
 from gyreweb.pages.shell import page, show, viewer_of
 from scheduler import scenarios
+from scheduler.actions.delete_simulation import delete_simulation
 from scheduler.core.settings import Settings
 from scheduler.core.simulate import Workload
 from scheduler.simulations.definitions import definition
@@ -71,6 +74,19 @@ def simulation(request: HttpRequest, simulation_id: int) -> HttpResponse:
         "api_path": f"/api/v1/simulations/{found.pk}",
     }
     return show(request, "pages/simulation.html", context, section="simulations")
+
+
+@page
+@require_POST
+def delete(request: HttpRequest, simulation_id: int) -> HttpResponse:
+    viewer = viewer_of(request)
+    found = queries.simulation_for(viewer, simulation_id)
+    if not viewer.can_operate:
+        return HttpResponseForbidden("This needs the permission to operate runs.")
+    name = str(found)
+    delete_simulation(found)
+    messages.info(request, f"{name} is deleted.")
+    return redirect("simulations")
 
 
 @page
