@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from agents.models import Run
 from scheduler.actions.end_what_if import cancel_what_if, resume_what_if
+from scheduler.core.snapshot import Override
 from scheduler.models import WhatIf
 from scheduler.whatif import work
 from scheduler.whatif.answer import answers, recommendation
@@ -152,11 +153,10 @@ def test_present_settings_that_get_stuck_fail_with_what_is_refused(asked: Asked)
     work._read(row := WhatIf.objects.select_related("run").get(pk=row.pk))
     inputs = Inputs.unpack(row.inputs)
     assert inputs.snapshot is not None
-    held = {**inputs.snapshot.to_json(), "overrides": [
-        {"id": 1, "kind": "pin", "expires_at_s": float("inf"), "cell_index": i, "role": "rollout", "name": "", "number": 0,
-         "unsafe": False} for i in range(3)
-    ]}  # fmt: skip
-    stuck = replace(inputs, snapshot=type(inputs.snapshot).from_json(held))
+    pins = tuple(
+        Override(id=1, kind="pin", expires_at_s=float("inf"), cell_index=index, role="rollout") for index in range(3)
+    )
+    stuck = replace(inputs, snapshot=replace(inputs.snapshot, overrides=pins))
     WhatIf.objects.filter(pk=row.pk).update(inputs=stuck.pack())
     work.work_on(row.pk)
     row.refresh_from_db()
