@@ -189,6 +189,13 @@ class Server:
         await outgoing.prepare(incoming)
         for chunk in sent[:-1]:
             await outgoing.write(chunk)
+        if said.breaks and request.stream:
+            self.capture.response(seq, 200, reply_of(b"".join(sent[:-1]), kind), began, said.script, "the stream broke")
+            if said.breaks == "abort" and incoming.transport is not None:
+                incoming.transport.abort()
+            else:
+                await outgoing.write_eof()
+            return outgoing
         self.capture.response(seq, 200, reply_of(b"".join(sent), kind), began, said.script)
         await outgoing.write(sent[-1])
         await outgoing.write_eof()

@@ -3,8 +3,9 @@
 A script is a JSON object: `conversations` maps a marker to steps. A request belongs to the marker that stands first in
 its users' texts ("" stands in all), or in the model's; its n-th call gets step n, the last step repeats. A step may
 have `text`, `reasoning`, `tools` (`[{"name", "input"}]`; the name "*shell*" means whatever tool runs a command, its
-input then is the command), `input_tokens` (the usage it reports) and `fail` (an HTTP status instead of a reply). A call
-that asks to compact its conversation gets a summary that begins with the marker, one without tools gets a short text.
+input then is the command), `input_tokens` (the usage it reports), `fail` (an HTTP status instead of a reply) and
+`break` (a stream that stops before its end: "abort" closes the connection, "end" ends the body). A call that asks to
+compact its conversation gets a summary that begins with the marker, one without tools gets a short text.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Said:
     pieces: tuple[Piece, ...] = ()
     status: int = 200
     input_tokens: int | None = None
+    #: How its stream stops before the end: "", "abort" or "end".
+    breaks: str = ""
 
     def finish(self) -> Finish:
         is_tool = any(isinstance(piece, ToolUse) for piece in self.pieces)
@@ -79,7 +82,7 @@ class ScriptedModel:
             use = _use(tool, request)
             if use is not None:
                 pieces.append(ToolUse(tool_id_prefix + secrets.token_hex(12), *use))
-        return Said(tag, tuple(pieces), input_tokens=step.get("input_tokens"))
+        return Said(tag, tuple(pieces), input_tokens=step.get("input_tokens"), breaks=step.get("break", ""))
 
     def _marker(self, request: ModelRequest) -> str | None:
         """The marker that stands first in the users' texts; failing that, in the model's own."""
