@@ -18,6 +18,12 @@ def speaker(request: pytest.FixtureRequest) -> Speaker:
     return request.param
 
 
+@pytest.fixture(params=[speaker for speaker in SPEAKERS if not speaker.is_async], ids=repr)
+def dialect(request: pytest.FixtureRequest) -> Speaker:
+    """One client of each dialect, for what does not depend on how it waits."""
+    return request.param
+
+
 def test_every_dialect_keeps_its_clients_contract(stage: Backstage, speaker: Speaker, subtests) -> None:
     run, cramped = stage.run(), stage.run(policy_context_tokens=16)
     stage.engine(run, LONG).scripted.token_interval_s = 0.01
@@ -54,64 +60,64 @@ def test_parallel_tools_come_whole_and_their_results_extend_the_record(stage: Ba
         assert [m["content"] for m in two.messages] == ["a.txt", "apple"]
 
 
-def test_the_same_conversation_is_the_same_prompt_in_every_dialect(stage: Backstage, speaker: Speaker) -> None:
+def test_the_same_conversation_is_the_same_prompt_in_every_dialect(stage: Backstage, dialect: Speaker) -> None:
     run = stage.run()
     engine = stage.engine(run, "done")
     _, base = stage.execution(run)
-    speaker.ask(base, [speaker.user("go")])
+    dialect.ask(base, [dialect.user("go")])
     function = {"name": "bash", "description": "Run a command.", "parameters": PARAMETERS}
     messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "go"}]
     assert engine.requests[0]["input_ids"] == policy().prompt(messages, [{"type": "function", "function": function}])
 
 
-def test_a_malformed_tool_call_comes_as_text_and_is_counted(stage: Backstage, speaker: Speaker) -> None:
+def test_a_malformed_tool_call_comes_as_text_and_is_counted(stage: Backstage, dialect: Speaker) -> None:
     run = stage.run()
     stage.engine(run, '<tool_call>\n{"name": "bash", "arguments": \n</tool_call>')
     execution, base = stage.execution(run)
-    for ask in (speaker.ask, speaker.stream):
-        said = ask(base, [speaker.user("go")])
+    for ask in (dialect.ask, dialect.stream):
+        said = ask(base, [dialect.user("go")])
         assert (said.uses, said.stop) == ([], "stop")
         assert said.text.startswith("<tool_call>")
         assert said.text.endswith("</tool_call>")
     assert [call.malformed for call in stage.calls(execution)] == [True, True]
 
 
-def test_text_after_a_tool_call_keeps_its_place_and_is_recognised(stage: Backstage, speaker: Speaker) -> None:
+def test_text_after_a_tool_call_keeps_its_place_and_is_recognised(stage: Backstage, dialect: Speaker) -> None:
     run = stage.run()
     stage.engine(run, "read\n" + tool_text("bash", command="ls") + "\nthe file", "done")
     execution, base = stage.execution(run)
-    history = [speaker.user("go")]
-    first = speaker.stream(base, history)
+    history = [dialect.user("go")]
+    first = dialect.stream(base, history)
     assert first.text.split() == ["read", "the", "file"]
-    speaker.ask(base, [*history, *first.echo, *speaker.results(first, ["apple"])])
+    dialect.ask(base, [*history, *first.echo, *dialect.results(first, ["apple"])])
     one, two = stage.calls(execution)
     assert two.prefix_tokens == one.input_tokens + one.output_tokens
 
 
-def test_thoughts_are_told_apart_and_may_come_back(stage: Backstage, speaker: Speaker) -> None:
+def test_thoughts_are_told_apart_and_may_come_back(stage: Backstage, dialect: Speaker) -> None:
     run = stage.run()
     stage.engine(run, "<think>\nread the file\n</think>\n\ndone", "read")
     execution, base = stage.execution(run)
     if policy().think_start_id < 0:
         pytest.skip("the bundled vocabulary has no think tokens")
-    first = speaker.ask(base, [speaker.user("go")])
+    first = dialect.ask(base, [dialect.user("go")])
     assert (first.reasoning, first.text) == ("read the file", "done")
-    speaker.ask(base, [speaker.user("go"), *first.echo, speaker.user("on")])
+    dialect.ask(base, [dialect.user("go"), *first.echo, dialect.user("on")])
     one, two = stage.calls(execution)
     assert two.prefix_tokens == one.input_tokens + one.output_tokens
 
 
-def test_a_tool_call_that_the_client_wrote_itself_is_context(stage: Backstage, speaker: Speaker) -> None:
+def test_a_tool_call_that_the_client_wrote_itself_is_context(stage: Backstage, dialect: Speaker) -> None:
     run = stage.run()
     said = tool_text("bash", command="write")
     stage.engine(run, said, "done")
     execution, base = stage.execution(run)
-    history = [speaker.user("go")]
-    first = speaker.ask(base, history)
+    history = [dialect.user("go")]
+    first = dialect.ask(base, history)
     written = json.loads(json.dumps(first.echo).replace(first.uses[0][0], "call_of_another"))
     first.uses[0] = ("call_of_another", *first.uses[0][1:])
     edited = json.loads(json.dumps(written).replace("write", "cat"))
-    speaker.ask(base, [*history, *edited, *speaker.results(first, ["apple"])])
+    dialect.ask(base, [*history, *edited, *dialect.results(first, ["apple"])])
     one, two = stage.calls(execution)
     assert two.parent_number == one.number
     assert two.prefix_tokens <= one.input_tokens
