@@ -44,7 +44,7 @@ def fit_run(run_id: int) -> Scenario:
 def fit(recording: Recording) -> Scenario:
     """The scenario of a recording, `fit` included. Raises TooLittle."""
     groups = recorded_groups(recording)
-    lacking = missing(recording)
+    lacking = missing(len(groups), len(recording.steps), recording.measures.work.micro_step_s is not None)
     if lacking:
         raise TooLittle(f"run {recording.run_id} has recorded too little to simulate it: {lacking}")
     settings = Settings.from_config(recording.config)
@@ -59,13 +59,15 @@ def fit(recording: Recording) -> Scenario:
     return replace(scenario, fit=fit_error(recording, scenario) | {"assumed": assumed})
 
 
-def missing(recording: Recording) -> str:
-    """What must still be recorded before a simulation says anything; empty when there is enough."""
-    num_groups, num_steps = len(recorded_groups(recording)), len(recording.steps)
+def missing(num_groups: int, num_steps: int, timed: bool) -> str:
+    """What must still be recorded before a simulation says anything; empty when there is enough.
+
+    Complete groups, optimizer steps, and whether any micro-step was timed.
+    """
     needs = []
     if num_groups < MIN_GROUPS:
         needs.append(f"{MIN_GROUPS} complete groups are needed, {num_groups} are there")
-    if num_steps < MIN_STEPS or recording.measures.work.micro_step_s is None:
+    if num_steps < MIN_STEPS or not timed:
         needs.append(f"{MIN_STEPS} optimizer step with timed micro-steps is needed, {num_steps} are there")
     return "; ".join(needs)
 

@@ -115,6 +115,23 @@ SELECT json_build_object(
 """
 
 
+_COUNTS = """
+SELECT
+    (SELECT count(*) FROM agents_group g WHERE g.run_id = %(run)s AND g.kind = 'training'
+        AND g.state IN ('ready', 'admitted', 'consumed', 'void')
+        AND EXISTS (SELECT FROM agents_execution e WHERE e.group_id = g.id AND e.state = 'finished')),
+    (SELECT count(*) FROM trainers_batch WHERE run_id = %(run)s AND state = 'stepped')
+"""
+
+
+def counts(run_id: int) -> tuple[int, int]:
+    """(complete groups, optimizer steps): how much is recorded, without reading it."""
+    with connection.cursor() as cursor:
+        cursor.execute(_COUNTS, {"run": run_id})
+        num_groups, num_steps = cursor.fetchone()
+    return int(num_groups), int(num_steps)
+
+
 def read(run_id: int) -> Recording | None:
     """Everything in one statement, so that it fits together; None when the run does not exist."""
     with connection.cursor() as cursor:

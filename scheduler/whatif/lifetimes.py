@@ -29,7 +29,7 @@ class Lifetimes:
             at_risk -= 1
         self.beyond = max(0.0, survival) if self.masses else 1.0  # of outlasting everything that was seen
         mean_s = sum(s * m for s, m in zip(self.seconds, self.masses, strict=True)) / max(1e-12, sum(self.masses))
-        self._excess_s = self._mean_excess() or max(mean_s, 1.0)
+        self._excess_s = self._mean_excess(events) or max(mean_s, 1.0)
         self._tails = list(accumulate(reversed(self.masses)))[::-1]  # mass of this duration and all longer ones
 
     def draw(self, random: Random, longer_than_s: float = 0.0) -> float:
@@ -45,10 +45,11 @@ class Lifetimes:
         start = max(longer_than_s, self.seconds[-1] if self.seconds else 0.0)
         return max(min(start + excess, self.longest_s), longer_than_s * (1.0 + 1e-9))
 
-    def _mean_excess(self) -> float:
-        """Mean excess over the upper quartile: how a tail beyond what was seen goes on."""
+    def _mean_excess(self, times: list[tuple[float, int]]) -> float:
+        """Mean excess over the upper quartile, as of an exponential tail: time spent there per end that was seen."""
         if len(self.seconds) < 4:
             return 0.0
         start = self.seconds[3 * len(self.seconds) // 4]
-        excess = [s - start for s in self.seconds if s > start]
-        return sum(excess) / len(excess) if excess else 0.0
+        num_ends = sum(seconds > start for seconds in self.seconds)
+        spent_s = sum(seconds - start for seconds, _ in times if seconds > start)
+        return spent_s / num_ends if num_ends else 0.0

@@ -19,7 +19,7 @@ from scheduler.core.supply import NUM_GROUPS, NUM_INTERVALS
 from scheduler.observe import observe
 from scheduler.scenarios import Scenario
 from scheduler.simulations.fit import fit, missing
-from scheduler.simulations.recorded import Recording, read
+from scheduler.simulations.recorded import Recording, counts, read
 from scheduler.simulations.slowdown import LoadEffect
 from scheduler.whatif.inputs import Inputs, Left, LiveGroup, One
 from scheduler.whatif.question import Question, present_values, scenario_of
@@ -39,26 +39,25 @@ class Present:
     values: dict[str, Any]
     lacking: str
     goes_on: bool
-    version: int
     num_groups: int
     num_steps: int
 
 
 def present(run: Run) -> Present:
     """The settings of now, overrides in force included. Raises NotFound."""
-    recording, observation = read(run.pk), observe(run.pk)
-    if recording is None or observation is None:
+    observation = observe(run.pk)
+    if observation is None:
         raise NotFound(f"run {run.pk} does not exist")
-    settings = _in_force(observation.snapshot)
+    snapshot, (num_groups, num_steps) = observation.snapshot, counts(run.pk)
+    settings = _in_force(snapshot)
     return Present(
         settings=settings,
-        policy_kind=recording.policy_kind,
-        values=present_values(settings, recording.policy_kind),
-        lacking=missing(recording),
-        goes_on=run.state in Run.LIVE_STATES and recording.version < settings.steps,
-        version=recording.version,
-        num_groups=len(recording.complete_groups),
-        num_steps=len(recording.steps),
+        policy_kind=snapshot.policy_kind,
+        values=present_values(settings, snapshot.policy_kind),
+        lacking=missing(num_groups, num_steps, snapshot.work.micro_step_s is not None),
+        goes_on=run.state in Run.LIVE_STATES and snapshot.version < settings.steps,
+        num_groups=num_groups,
+        num_steps=num_steps,
     )
 
 
