@@ -25,6 +25,9 @@ from agents.models import Assessment, Execution, Group, KeptWorkspace, Reassessm
 
 log = logging.getLogger(__name__)
 
+#: Reasons of executions that never came to an evaluator.
+NEVER_STARTED = (outcome.Reason.SANDBOX_NEVER_HEALTHY, outcome.Reason.HARNESS_NEVER_HEALTHY)
+
 EVALUATE = "agents.tasks.evaluate_execution"
 
 
@@ -58,9 +61,9 @@ def why_not(execution: Execution) -> str:
     if kept is None:
         if not days:
             return f"nothing of {name} was kept: the run's retain_workspaces is 0"
-        return (
-            f"nothing of {name} was kept: it ended ({execution.reason_code}) before its evaluator had anything to see"
-        )
+        if execution.reason_code in NEVER_STARTED:
+            return f"nothing of {name} was kept: it ended ({execution.reason_code}) before there was work to see"
+        return f"nothing of {name} was kept when it was evaluated"
     if kept.deleted_at:
         why = kept.problem or f"retain_workspaces is {days:g} days"
         return f"what {name} left is gone since {kept.deleted_at:%Y-%m-%d %H:%M} UTC: {why}"

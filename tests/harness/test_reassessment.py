@@ -156,7 +156,11 @@ def test_what_cannot_be_assessed_again_says_what_is_missing(
     with pytest.raises(Refused, match=r"is gone since .*: retain_workspaces is 14 days"):
         request_reassessment(execution, user=None, reason="x")
     KeptWorkspace.objects.all().delete()
-    with pytest.raises(Refused, match="before its evaluator had anything to see"):
+    with pytest.raises(Refused, match="was kept when it was evaluated"):
+        request_reassessment(execution, user=None, reason="x")
+    Execution.objects.filter(pk=execution.pk).update(reason_code="sandbox_never_healthy")
+    execution.refresh_from_db()
+    with pytest.raises(Refused, match="before there was work to see"):
         request_reassessment(execution, user=None, reason="x")
 
 
