@@ -50,6 +50,7 @@ def encoded_row(call: LiveCall, end: Finish | None, error: str, state: str) -> d
         request_hash=call.request_hash,
         raw_request=call.raw_request,
         archived=call.archived,
+        events=_events(call, state),
         messages=prepared.messages,
         reply=call.parser.reply.to_json(),
         model_asked=request.model[:120],
@@ -61,6 +62,17 @@ def encoded_row(call: LiveCall, end: Finish | None, error: str, state: str) -> d
         duration_s=time.monotonic() - call.started,
         held_s=call.held_s,
     ).encode()
+
+
+def _events(call: LiveCall, state: str) -> list[list[Any]]:
+    """What the run's log says of the call: that it changed engines with tokens in hand, that it must not be trained."""
+    execution = call.session.execution
+    about = {"execution": execution.id, "attempt": execution.attempt, "call": call.number}
+    moved = [[cell, kept, why] for cell, kept, why in call.moves if kept]
+    events: list[list[Any]] = [["call_moved", about | {"moves": moved}]] if moved else []
+    if state == "quarantined":
+        events.append(["call_quarantined", about | {"reason": call.sampled.fault}])
+    return events
 
 
 def recorded_call(call: LiveCall) -> RecordedCall:

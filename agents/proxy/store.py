@@ -80,11 +80,23 @@ WITH live AS (
     FROM live
     ON CONFLICT (execution_id, attempt, number) DO NOTHING
     RETURNING 1
-)
+){told}
 SELECT EXISTS (SELECT 1 FROM live), EXISTS (SELECT 1 FROM recorded), (
     SELECT uid FROM agents_call
     WHERE execution_id = %(execution)s AND attempt = %(attempt)s AND number = %(number)s) AS there
 """
+
+# Events of the call in the run's log, in the same transaction (agents.eventlog): the run's row is locked last.
+_TELL = """, numbered AS (
+    UPDATE agents_run SET event_seq = event_seq + jsonb_array_length(%(events)s::jsonb)
+    WHERE id = %(run)s AND EXISTS (SELECT 1 FROM recorded) RETURNING event_seq
+), told AS (
+    INSERT INTO agents_runevent (run_id, seq, kind, payload, created_at)
+    SELECT %(run)s, event_seq - jsonb_array_length(%(events)s::jsonb) + e.ordinality, e.value ->> 0, e.value -> 1, now()
+    FROM numbered, jsonb_array_elements(%(events)s::jsonb) WITH ORDINALITY e
+)"""
+_RECORD_AND_TELL = _RECORD.format(told=_TELL)
+_RECORD = _RECORD.format(told="")
 
 _HELD = """
 UPDATE agents_execution SET held_s = held_s + %(held_s)s
@@ -180,6 +192,8 @@ class CallRow:
     request_hash: str
     raw_request: bytes
     archived: bytes
+    #: [kind, payload] of each event that the call is worth in the run's log.
+    events: list[list[Any]]
     messages: list[dict[str, Any]]
     reply: dict[str, Any]
     model_asked: str
@@ -198,6 +212,9 @@ class CallRow:
         values |= {name: _storable(values[name]) for name in ("model_asked", "error", "conversation")}
         raw, archived = values.pop("raw_request"), values.pop("archived")
         values["body"] = archived or compressed(raw)
+        events = values.pop("events")
+        if events:
+            values["events"] = _json(events)
         return values
 
 
@@ -257,7 +274,7 @@ class Store:
         """Commit an encoded call. Repeating it after a lost answer is harmless."""
         values = values | {"proxy": identity.id, "epoch": identity.epoch}
         while True:
-            is_live, is_new, there = await self._one(_RECORD, values)
+            is_live, is_new, there = await self._one(_RECORD_AND_TELL if "events" in values else _RECORD, values)
             if is_new or (is_live and there == values["uid"]):
                 return Recorded.DONE
             if not is_live:

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from agents.models import RunEvent
 from agents.proxy.engine import ChunkReader, EngineFailed, Sampled, _loads
 from agents.proxy.scripted import Fault, Turn, logprob_of
 from scheduler.models import Cell
@@ -94,6 +95,11 @@ def test_a_call_that_moves_twice_keeps_every_token_and_every_version(stage: Back
     assert _text(_stream(base)) == LONG
     [call] = stage.calls(execution)
     assert call.versions == [[1, 0, 2], [2, 2, 5], [3, 5, len(ids)]]
+    [event] = RunEvent.objects.filter(run=run)
+    assert (event.seq, event.kind) == (1, "call_moved")
+    assert [move[:2] for move in event.payload["moves"]] == [[0, 2], [1, 5]]
+    run.refresh_from_db()
+    assert run.event_seq == 1
     start = call.input_tokens
     assert delta(call).output_logprobs.tolist() == pytest.approx([logprob_of(t, start + n) for n, t in enumerate(ids)])
 
@@ -137,6 +143,9 @@ def test_a_call_without_sound_log_probabilities_is_answered_kept_and_quarantined
     [call] = stage.calls(execution)
     assert call.state == "quarantined"
     assert reason in call.error
+    [event] = RunEvent.objects.filter(run=run)
+    about = {"execution": execution.pk, "attempt": 1, "call": 0}
+    assert (event.kind, event.payload) == ("call_quarantined", about | {"reason": call.error})
     assert delta(call).output_ids.tolist() == ids
     assert [math.isnan(v) for v in delta(call).output_logprobs].count(True) >= 1
 
