@@ -53,7 +53,8 @@ def up(options: Options) -> int:
             host = env.text("GYRE_HOST", tcp.LOOPBACK)
             os.environ |= {"GYRE_WEB_PORT": str(ports.web), "GYRE_PROXY_PORT": str(ports.proxy)}
             os.environ.setdefault("GYRE_HTTPS", "0")
-            with record.held(home, f"http://{host}:{ports.web}/", f"http://{tcp.LOOPBACK}:{ports.proxy}/") as mine:
+            proxies = " ".join(f"http://{tcp.LOOPBACK}:{port}/" for port in ports.proxies)
+            with record.held(home, f"http://{host}:{ports.web}/", proxies) as mine:
                 console.notice(f"Data and logs: {home}")
                 with embedded.servers(home) as urls:
                     os.environ |= urls.environment()
