@@ -4,8 +4,10 @@ import functools
 import json
 
 import anthropic
+import httpx
 import pytest
 
+from agents.proxy import answer, dialects
 from tests.proxy.backstage import Backstage, full_input, policy, sampled, tool_text
 from tests.proxy.dialects.cases import CASES, Scene
 from tests.proxy.dialects.speakers import PARAMETERS, SPEAKERS, SYSTEM, Speaker
@@ -145,3 +147,20 @@ def test_the_clients_own_tool_runner_plays_a_whole_round(stage: Backstage) -> No
     assert [block.text for block in final.content] == ["done"]
     one, two = stage.calls(execution)
     assert two.prefix_tokens == one.input_tokens + one.output_tokens
+
+
+def test_a_stream_that_waits_is_kept_alive_and_clients_pass_over_it(
+    stage: Backstage, dialect: Speaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answer, "KEEP_ALIVE_S", 0.02)
+    run = stage.run()
+    engine = stage.engine(run, "read the file")
+    engine.scripted.token_interval_s = 0.1
+    execution, base = stage.execution(run)
+    said = dialect.stream(base, [dialect.user("go")], tools=False)
+    assert said.text == "read the file"
+    route = {"anthropic": "/v1/messages", "chat": "/v1/chat/completions", "responses": "/v1/responses"}[dialect.name]
+    body = {"stream": True, "max_tokens": 9, "messages": [{"role": "user", "content": "go"}], "input": "go"}
+    raw = httpx.post(f"{base}{route}", json=body, timeout=60).content
+    assert raw.count(dialects.BY_PATH[route].keep_alive) > 1
+    assert [call.state for call in stage.calls(execution)] == ["complete", "complete"]
