@@ -51,7 +51,7 @@ class ModelRequest:
     follows: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "messages", in_call_order(self.messages))
+        object.__setattr__(self, "messages", in_call_order(without_husks(self.messages)))
 
 
 class BadRequest(ValueError):
@@ -90,6 +90,21 @@ def join_blocks(texts: list[str]) -> str:
             joined += "\n"
         joined += text
     return joined
+
+
+def without_husks(messages: list[Message]) -> list[Message]:
+    """The same messages without what harnesses keep of replies that never reached them: an assistant's turn that says
+    nothing, right before the turn that the repeated request got."""
+    return [
+        message
+        for message, after in zip(messages, [*messages[1:], None], strict=True)
+        if not (after is not None and after["role"] == "assistant" and _is_husk(message))
+    ]
+
+
+def _is_husk(message: Message) -> bool:
+    said = message.get("tool_calls") or message.get("reasoning_content") or (message["content"] or "").strip()
+    return message["role"] == "assistant" and not said
 
 
 def in_call_order(messages: list[Message]) -> list[Message]:

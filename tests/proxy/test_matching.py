@@ -103,6 +103,17 @@ def test_an_echo_is_linked_by_its_tool_call_ids_unless_its_text_was_edited() -> 
     assert index.recognise(canonical.assistant("ok", [other_id])).call.number == 0
 
 
+def test_an_empty_turn_before_the_one_that_a_repeated_request_got_does_not_count() -> None:
+    def read(*turns: canonical.Message) -> list[canonical.Message]:
+        return canonical.ModelRequest("", list(turns), [], canonical.Sampling(), False).messages
+
+    go, empty, said = {"role": "user", "content": "go"}, canonical.assistant(""), canonical.assistant("a")
+    assert read(go, empty, said, go) == [go, said, go]
+    assert read(go, empty, empty, said) == [go, said]
+    assert read(go, said, empty, go) == [go, said, empty, go]
+    assert read(go, said, empty) == [go, said, empty]
+
+
 def test_keeping_a_turn_behind_a_summary_is_no_false_fork() -> None:
     index = CallIndex()
     start, turn = [{"role": "user", "content": "go"}], canonical.assistant("a")
