@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from agents.proxy.canonical import BadRequest, ModelRequest
 from agents.proxy.dialects import BY_PATH, COUNTS
@@ -20,6 +21,10 @@ from agents.traffic.reading import Request
 
 #: Longest first, so that a path that ends in two of them is the more exact one.
 _ROUTES = sorted([*BY_PATH, "/v1/responses/compact", "/responses/compact"], key=len, reverse=True)
+#: Kinds of blocks that are no text.
+_NO_TEXT = frozenset(
+    {"image", "image_url", "input_image", "document", "file", "input_file", "input_audio", "video_url", "search_result"}
+)
 #: How many of an execution's requests decide which harness it is.
 _LOOKED_AT = 64
 
@@ -66,11 +71,29 @@ class Segments:
         return f"{base}#{self._part.get(base, 1)}"
 
 
-def parsed(request: Request, where: Route) -> ModelRequest:
-    """Raises BadRequest for what the proxy would refuse."""
+def parsed(request: Request, where: Route) -> tuple[ModelRequest, str]:
+    """The request, and why the proxy would refuse it as it stands ("" when it would not).
+
+    Blocks that are no text, images and the like, become a text that says so. Raises BadRequest for what cannot be read.
+    """
     if where.dialect is None or request.body is None:
         raise BadRequest("the request has no body that is a JSON object")
-    return where.dialect.read(request.body)
+    try:
+        return where.dialect.read(request.body), ""
+    except BadRequest as error:
+        return where.dialect.read(_as_text(request.body)), str(error)
+
+
+def _as_text(value: Any) -> Any:
+    """A JSON value whose blocks of other kinds than text are texts."""
+    if isinstance(value, list):
+        return [_as_text(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    kind = value.get("type")
+    if kind in _NO_TEXT:
+        return {"type": "text", "text": f"[{kind}]"}
+    return {key: _as_text(inner) for key, inner in value.items()}
 
 
 def detections(requests: Iterable[Request]) -> dict[str, Detection]:
@@ -89,7 +112,7 @@ def detections(requests: Iterable[Request]) -> dict[str, Detection]:
         looks = []
         for request, where in own:
             try:
-                looks.append(features(parsed(request, where), request.headers, where.path))
+                looks.append(features(parsed(request, where)[0], request.headers, where.path))
             except BadRequest:
                 continue
         found[name] = detect(

@@ -18,13 +18,14 @@ from agents.core.codec import Int32s
 from agents.core.roles import DEFAULT_ORDER
 from agents.core.selection import Bounds, CallFacts, find_leaves
 from agents.core.tree import Output, Tree, common_prefix
+from agents.proxy import canonical
 from agents.proxy.branches import EDITED, TRUE_BRANCHES, Departure
 from agents.proxy.canonical import BadRequest, Message, ModelRequest
 from agents.proxy.dialects import OPENAI_RESPONSES
 from agents.proxy.dialects.base import Dialect
 from agents.proxy.matching import RecordedCall
 from agents.proxy.profiles import PROFILES, generic
-from agents.proxy.profiles.base import AUXILIARY, SUMMARY_SUFFIX
+from agents.proxy.profiles.base import AUXILIARY, SUMMARY_SUFFIX, Features, facts_of
 from agents.proxy.profiles.detect import Detection
 from agents.proxy.record import Prepared, Record
 from agents.proxy.rendering import Rendering
@@ -171,6 +172,22 @@ class _Execution:
         if prepared.departure is not None:
             row.departs_from_seq = self.rows[prepared.departure.call.number].seq
         self._open[row.seq] = _Open(row, number, request, prepared, dialect, parent)
+
+    def refuse(self, row: Row, request: Request, route: Route) -> None:
+        """A model call that cannot be read: what its headers say of its role."""
+        body = request.body or {}
+        seen = Features(
+            facts=facts_of(request.headers, canonical.marks(body)),
+            system="",
+            tools=("",) if body.get("tools") else (),
+            last_user="",
+            traits={},
+            path=route.path,
+        )
+        verdict = self.record.profile.judge(seen)
+        if verdict.role is not None:
+            row.role = verdict.role
+            row.conversation = verdict.key or verdict.role
 
     def answer(self, response: Response) -> None:
         """The answer to a call that is open."""
@@ -330,9 +347,13 @@ class _File:
             return
         self._newest[request.seq] = execution
         try:
-            execution.call(row, executions.parsed(request, where), request.headers, where.dialect, where)
+            read, refused = executions.parsed(request, where)
+            execution.call(row, read, request.headers, where.dialect, where)
         except BadRequest as error:
-            self._note(request.line, f"request {request.seq} would be refused: {error}")
+            execution.refuse(row, request, where)
+            refused = str(error)
+        if refused:
+            self._note(request.line, f"request {request.seq} would be refused: {refused}")
 
     def _row(self, request: Request, found: Detection) -> Row:
         if self._profile == "auto":

@@ -52,3 +52,26 @@ def test_executions_of_several_harnesses_in_one_capture_are_told_apart(tmp_path:
     found = played(lines, tmp_path)
     assert {seen.name for seen in found.detections.values()} == {name.partition("/")[0] for name in names}
     assert (wrong_roles(lines, found), false_forks(found)) == ([], [])
+
+
+def test_images_are_replayed_as_a_text_that_says_so_and_the_refusal_is_named(tmp_path: Path) -> None:
+    lines = load("claude-code/autocompact")
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    for line in captures.requests(lines):
+        for message in (line["body"] or {}).get("messages", ()):
+            for block in message["content"] if isinstance(message["content"], list) else ():
+                if block.get("content") == "step0":
+                    block["content"] = [image]
+    found = played(lines, tmp_path)
+    assert (wrong_roles(lines, found), false_forks(found)) == ([], [])
+    assert len(found.notes) == 3
+    assert all("block of type image" in note for note in found.notes)
+
+
+def test_a_request_that_cannot_be_read_has_the_role_that_its_headers_tell(tmp_path: Path) -> None:
+    lines = load("claude-code/sendmsg")
+    for line in captures.requests(lines)[-2:]:
+        line["body"]["messages"] = "lost"
+    found = played(lines, tmp_path)
+    assert wrong_roles(lines, found) == []
+    assert len(found.notes) == 2
