@@ -11,8 +11,9 @@ from collections.abc import Callable
 from scheduler.core.decisions import Decision
 from scheduler.core.settings import Settings
 from scheduler.core.simulate.result import Bounds, Result, Step
+from scheduler.core.simulate.stuck import Stuck
 from scheduler.core.simulate.workload import Workload
-from scheduler.core.simulate.world import Stuck, World
+from scheduler.core.simulate.world import World
 from scheduler.core.snapshot import Override, Snapshot
 
 __all__ = ["Bounds", "Result", "Step", "Stuck", "Workload", "World", "simulate"]

@@ -43,12 +43,12 @@ class Pool:
         self.load_s = 0.0  # integral of the load of the cells in rollout, cell-seconds
         self.version = 0  # weights that calls are sampled with
         self.version_sum = 0.0  # integral of the version over progress: tokens come with progress
-        self._rate = 0.0  # progress per second
-        self._rates: dict[int, dict[int, float]] = {}  # by number of cells, then of executions
-        self._rates_now: dict[int, float] = {}
-        self._ends: list[tuple[float, int, Execution]] = []
-        self._timeouts: deque[tuple[float, Execution]] = deque()
-        self._seq = 0
+        self.rate = 0.0  # progress per second
+        self.rates: dict[int, float] = {}  # by number of executions, under the present number of cells
+        self.ends: list[tuple[float, int, Execution]] = []  # a heap
+        self.timeouts: deque[tuple[float, Execution]] = deque()
+        self.seq = 0
+        self._rates: dict[int, dict[int, float]] = {}  # by number of cells
 
     def advance(self, now_s: float) -> None:
         """Let time pass up to `now_s`, which is no later than the next end."""
@@ -68,7 +68,7 @@ class Pool:
             lost = min(self.stalled_s, elapsed)
             self.stalled_s -= lost
             elapsed -= lost
-        done = elapsed * self._rate
+        done = elapsed * self.rate
         self.progress += done
         self.version_sum += done * self.version
         self.work_done_s += done * num_running
@@ -76,7 +76,7 @@ class Pool:
     def set_cells(self, num_cells: int) -> None:
         """Cells that serve from now on."""
         self.num_cells = num_cells
-        self._rates_now = self._rates.setdefault(num_cells, {0: 0.0})
+        self.rates = self._rates.setdefault(num_cells, {})
         self._changed()
 
     def stall(self, seconds: float, share: float) -> None:
@@ -84,23 +84,28 @@ class Pool:
         if self.num_running:
             self.stalled_s += seconds * share
 
-    def start(self, execution: Execution) -> None:
-        """Let an execution run from now on."""
-        self._seq += 1
-        execution.started_s, execution.started_progress = self.now_s, self.progress
-        execution.launch_version, execution.version_sum = self.version, self.version_sum
-        heappush(self._ends, (self.progress + execution.draw.seconds, self._seq, execution))
-        self._timeouts.append((self.served_s + self.timeout_s, execution))
-        self.num_running += 1
+    def start(self, executions: list[Execution]) -> None:
+        """Let these executions run from now on."""
+        ends, timeouts, seq = self.ends, self.timeouts, self.seq
+        now_s, progress, version, version_sum = self.now_s, self.progress, self.version, self.version_sum
+        timeout_at = self.served_s + self.timeout_s
+        for execution in executions:
+            seq += 1
+            execution.started_s, execution.started_progress = now_s, progress
+            execution.launch_version, execution.version_sum = version, version_sum
+            heappush(ends, (progress + execution.draw[0], seq, execution))
+            timeouts.append((timeout_at, execution))
+        self.seq = seq
+        self.num_running += len(executions)
         self._changed()
 
     def take_over(self, execution: Execution, done_s: float, elapsed_s: float, mean_version: float) -> None:
         """Go on with an execution that did `done_s` of its work in `elapsed_s`; those with the most elapsed first."""
-        self._seq += 1
+        self.seq += 1
         execution.started_s, execution.started_progress = self.now_s - elapsed_s, self.progress - done_s
         execution.version_sum = self.version_sum - mean_version * done_s
-        heappush(self._ends, (self.progress + execution.draw.seconds - done_s, self._seq, execution))
-        self._timeouts.append((self.served_s + self.timeout_s - elapsed_s, execution))
+        heappush(self.ends, (self.progress + execution.draw.seconds - done_s, self.seq, execution))
+        self.timeouts.append((self.served_s + self.timeout_s - elapsed_s, execution))
         self.num_running += 1
         self._changed()
 
@@ -108,28 +113,24 @@ class Pool:
         """When the next execution finishes or times out, if nothing changes before; infinite when none will."""
         if not self.num_running or not self.num_cells:
             return INFINITE
-        ends, timeouts = self._ends, self._timeouts
+        ends, timeouts = self.ends, self.timeouts
         while ends[0][2].done:
             heappop(ends)
         while timeouts[0][1].done:
             timeouts.popleft()
-        finish_s = self.now_s + self.stalled_s + (ends[0][0] - self.progress) / self._rate
+        finish_s = self.now_s + self.stalled_s + (ends[0][0] - self.progress) / self.rate
         timeout_s = self.now_s + timeouts[0][0] - self.served_s
         end_s = finish_s if finish_s < timeout_s else timeout_s
         return end_s if end_s > self.now_s else self.now_s  # rounding must not turn the clock back
 
     def end(self) -> tuple[Execution, bool]:
         """Take out the execution whose end `next_end_s` gave, the pool being there; True: it timed out."""
-        ends, timeouts = self._ends, self._timeouts
-        timed_out = timeouts[0][0] - self.served_s <= self.stalled_s + (ends[0][0] - self.progress) / self._rate
+        ends, timeouts = self.ends, self.timeouts
+        timed_out = timeouts[0][0] - self.served_s <= self.stalled_s + (ends[0][0] - self.progress) / self.rate
         execution = timeouts.popleft()[1] if timed_out else heappop(ends)[2]
         execution.done = True
-        self.num_running = num_running = self.num_running - 1
-        rate = self._rates_now.get(num_running)
-        if rate is None:
-            self._changed()
-        else:
-            self._rate = rate
+        self.num_running -= 1
+        self._changed()
         return execution, timed_out
 
     def mean_version(self, execution: Execution) -> float:
@@ -139,13 +140,15 @@ class Pool:
             return float(execution.launch_version)
         return (self.version_sum - execution.version_sum) / progress
 
-    def _changed(self) -> None:
+    def rate_of(self, num_running: int) -> float:
         """The clock's rate, from the load. Calls beyond the cap wait, so the excess shares the rate of a full cell."""
-        rate = self._rates_now.get(self.num_running)
-        if rate is None:
-            rate = 0.0
-            if self.num_cells:
-                load = self.num_running / (self.num_cells * self.concurrency)
-                rate = 1.0 / self.slowdown(load) if load <= 1.0 else 1.0 / (self.slowdown(1.0) * load)
-            self._rates_now[self.num_running] = rate
-        self._rate = rate
+        rate = 0.0
+        if self.num_cells and num_running:
+            load = num_running / (self.num_cells * self.concurrency)
+            rate = 1.0 / self.slowdown(load) if load <= 1.0 else 1.0 / (self.slowdown(1.0) * load)
+        self.rates[num_running] = rate
+        return rate
+
+    def _changed(self) -> None:
+        known = self.rates.get(self.num_running)
+        self.rate = self.rate_of(self.num_running) if known is None else known

@@ -43,9 +43,13 @@ class Tally:
     micro_steps: int = 0
     chain_s: dict[int, float] = field(default_factory=dict)  # longest consumed group per burst, at the best speed
 
+    @property
+    def water_step(self) -> float:
+        return WATER_STEP * self.settings.concurrency_per_cell
+
     def water(self, now_s: float, waterlevel: int) -> None:
-        points, step = self.water_points, WATER_STEP * self.settings.concurrency_per_cell
-        if not points or abs(points[-1][1] - waterlevel) >= step:
+        points = self.water_points
+        if not points or abs(points[-1][1] - waterlevel) >= self.water_step:
             points.append((now_s, waterlevel))
 
     def ended(self, execution: Execution, timed_out: bool, now_s: float, pool: Pool) -> None:
@@ -60,34 +64,36 @@ class Tally:
         self.query_s.append(group.settled_s - group.started_s)
 
     def admitted(self, group: SimGroup, version: int) -> None:
+        sampled, ages = self.sampled_version, []
         for execution in group.executions:
-            if execution.draw.votes and execution.draw.works:
-                self.staleness[version - execution.launch_version] += 1
-                self.sampled_version += execution.version_sum
-                self.trained_version += version
+            _, votes, works = execution.draw
+            if votes and works:
+                ages.append(version - execution.launch_version)
+                sampled += execution.version_sum
+        self.sampled_version = sampled
+        self.trained_version += version * len(ages)
+        for age in set(ages):
+            self.staleness[age] += ages.count(age)
 
     def computed(self, seconds: float) -> None:
         self.computed_s += seconds
         self.num_computed += 1
 
     def stepped(self, batch: SimBatch, now_s: float) -> None:
-        working = total = 0
+        ages: list[int] = []
         best = self.workload.slowdown(0.0)
         for group in batch.groups:
             self.micro_steps += max(
                 1, round(self.workload.micro_steps_per_group * group.num_working / len(group.executions))
             )
-            seconds = [execution.draw.seconds for execution in group.executions]
+            seconds = [execution.draw[0] for execution in group.executions]
             self.work_s += sum(seconds)
             number = group.burst.number
             self.chain_s[number] = max(
                 self.chain_s.get(number, 0.0), min(best * max(seconds), self.workload.harness_timeout_s)
             )
-            for execution in group.executions:
-                if execution.draw.works and execution.draw.votes:
-                    working += 1
-                    total += batch.version - execution.launch_version
-        self.steps.append(Step(batch.number, now_s, len(batch.groups), total / working if working else 0.0))
+            ages += [batch.version - e.launch_version for e in group.executions if e.draw.votes and e.draw.works]
+        self.steps.append(Step(batch.number, now_s, len(batch.groups), sum(ages) / len(ages) if ages else 0.0))
 
     def work(self) -> facts.Work:
         """What the live scheduler would have measured by now."""

@@ -21,6 +21,8 @@ from scheduler.core.settings import Settings
 from scheduler.core.simulate.parts import SimBatch, SimBurst, SimCell, SimEvaluation, SimGroup
 from scheduler.core.simulate.pool import INFINITE, Execution, Pool
 from scheduler.core.simulate.result import Result
+from scheduler.core.simulate.stretch import let_time_pass
+from scheduler.core.simulate.stuck import Stuck, why_stuck, why_unsettled, why_void
 from scheduler.core.simulate.tally import Tally
 from scheduler.core.simulate.workload import HOUR_S, Durations, Workload
 
@@ -31,10 +33,6 @@ STALE_S = -1.0
 #: Where rounding puts the moment to ask again at the present one, it is asked this much later.
 ROUNDING_S = 1e-3
 TICK_S = 1e-6
-
-
-class Stuck(RuntimeError):
-    """The run cannot go on: nothing is due and no decision is accepted. The message says what was refused and why."""
 
 
 class World:
@@ -58,7 +56,8 @@ class World:
         self.durations = Durations(workload, Random(f"durations {seed}"), recorded)
         self.now_s = 0.0
         self.heap: list[Event] = []
-        self.num_events = self._seq = 0
+        self.computed = self._computed  # one object, which a stretch knows again
+        self.num_events = self.seq = 0
         self.pool = Pool(workload.slowdown, settings.concurrency_per_cell, workload.harness_timeout_s)
         self.version = self.dispatched = self.launched = self.finished = 0
         self.waiting: list[Execution] = []  # newest first
@@ -73,7 +72,7 @@ class World:
         self.micro_step_s = HOUR_S * workload.train_cell_h * factor / settings.groups_per_batch
         self.micro_step_s /= workload.micro_steps_per_group
         #: By the number of cells that compute, itself included.
-        self._micro_step_s = [
+        self.micro_steps_s = [
             self.micro_step_s / workload.dp_efficiency ** (num - 1) for num in range(settings.cells + 1)
         ]
         self.cells = [SimCell(i, i == 0, lane=[(0.0, facts.ROLLOUT)]) for i in range(settings.cells)]
@@ -81,7 +80,7 @@ class World:
         self._work = facts.Work()
         self._dirty = True
         self._wake_s = INFINITE
-        self._pool_end_s = INFINITE
+        self.pool_end_s = INFINITE
         self._resumed_s = -1.0
         self._num_left = 0  # cells that leave rollout by the decisions being carried out
         self._serving_changed()
@@ -93,20 +92,26 @@ class World:
     # Time
 
     def at(self, delay_s: float, action: Callable[..., None], *arguments: object) -> None:
-        self._seq += 1
-        heappush(self.heap, (self.now_s + delay_s, self._seq, action, arguments))
+        self.seq += 1
+        heappush(self.heap, (self.now_s + delay_s, self.seq, action, arguments))
 
     def run(self, until: Callable[[World], bool] | None = None) -> None:
         """To the end of the run. Raises Stuck. `until` is asked after every evaluation of `decide`."""
         heap, pool = self.heap, self.pool
+        plain = not (self.exhaustive or self.workload.evaluation_s or self.policy.watches_executions)
+        plain = plain and type(self)._finished is World._finished
         while not self.done:
             if self._dirty or self.exhaustive:
                 self._decide()
                 if self.done or (until is not None and until(self)):
                     break
-            end_s = self._pool_end_s
+            if plain:
+                let_time_pass(self)
+                if self._dirty:
+                    continue
+            end_s = self.pool_end_s
             if end_s < 0.0:
-                end_s = self._pool_end_s = pool.next_end_s()
+                end_s = self.pool_end_s = pool.next_end_s()
             if heap and heap[0][0] < end_s:
                 self.now_s, _, action, arguments = heappop(heap)
                 self.num_events += 1
@@ -116,10 +121,10 @@ class World:
                 self.num_events += 1
                 pool.advance(end_s)
                 execution, timed_out = pool.end()
-                self._pool_end_s = STALE_S
+                self.pool_end_s = STALE_S
                 self._ended(execution, timed_out)
             else:
-                raise Stuck(self._why_stuck())
+                raise Stuck(why_stuck(self))
         pool.advance(self.now_s)
 
     def result(self, seed: int) -> Result:
@@ -137,9 +142,13 @@ class World:
         )
 
     def _touch_pool(self) -> None:
-        self._pool_end_s = STALE_S
+        self.pool_end_s = STALE_S
 
     # Deciding
+
+    def ask(self) -> None:
+        """Let `decide` be asked before anything else happens."""
+        self._dirty = True
 
     def snapshot(self) -> facts.Snapshot:
         """What the scheduler would read from its rows."""
@@ -183,9 +192,9 @@ class World:
             if self.done or self.alarm:
                 break
         if self.alarm:
-            raise Stuck(self._why_void(accepted[-1].reason))
+            raise Stuck(why_void(self, accepted[-1].reason))
         if not self.done:
-            raise Stuck(f"{self._where()}: decisions do not settle: {'; '.join(d.reason for d in accepted)}")
+            raise Stuck(why_unsettled(self, accepted))
 
     def _wake_later(self, decisions: list[Decision]) -> None:
         again_s = min((d.params["again_s"] for d in decisions if "again_s" in d.params), default=INFINITE)
@@ -201,21 +210,6 @@ class World:
 
     def _wake(self) -> None:
         self._dirty = True
-
-    def _where(self) -> str:
-        hours = self.now_s / HOUR_S
-        return f"{self.policy.kind} stands at version {self.version} of {self.settings.steps} after {hours:.2f} h"
-
-    def _why_stuck(self) -> str:
-        refused = "; ".join(d.reason for d in decide(self.snapshot(), self.policy, self.now_s))
-        return f"{self._where()}: nothing is due and nothing is decided: {refused}"
-
-    def _why_void(self, reason: str) -> str:
-        needed, lost = self.workload.min_votes, self.workload.unresolved_share
-        return (
-            f"{self._where()}: {reason}; a group needs the votes of min_votes {needed} of "
-            f"{self.settings.executions_per_group} executions, unresolved_share {lost:g} of them have none"
-        )
 
     # Rollout
 
@@ -241,12 +235,13 @@ class World:
         self._start(decision.params["count"])
 
     def _start(self, count: int) -> None:
-        pool, waiting = self.pool, self.waiting
-        pool.advance(self.now_s)
+        self.pool.advance(self.now_s)
         self.launched += count
-        for _ in range(count):
-            execution = waiting.pop()
-            pool.start(execution)
+        first = len(self.waiting) - count
+        executions = self.waiting[: first - 1 if first else None : -1]
+        del self.waiting[first:]
+        self.pool.start(executions)
+        for execution in executions:
             group: SimGroup = execution.group  # type: ignore[assignment]
             if group.started_s < 0.0:
                 group.started_s = self.now_s
@@ -284,16 +279,18 @@ class World:
             len(self.waiting), self.launched - self.finished, self.pool.num_cells, self.settings.concurrency_per_cell
         )
         if count > 0:
-            if self._behind():
+            if self.behind():
                 self._dirty = True
             else:
                 self._start(count)
 
-    def _behind(self) -> bool:
+    def behind(self) -> bool:
+        """A cell serves weights older than the newest burst: nothing is launched."""
         newest = self.bursts[-1].version if self.bursts else 0
         return any(cell.weight_version < newest and cell.serves for cell in self.cells)
 
     def _settle(self, group: SimGroup) -> None:
+        """A group whose last execution has finished is ready or void."""
         burst = group.burst
         group.settled_s = burst.settled_s = self.now_s
         burst.num_unfinished -= 1
@@ -415,8 +412,8 @@ class World:
             cell.num_uncounted += 1
             cell.last_claim_s, cell.computing, cell.picture = self.now_s, True, None
             self.tally.num_computing += 1
-            seconds = self._micro_step_s[self.tally.num_computing]
-            self.at(seconds, self._computed, cell, cell.epoch, seconds)
+            seconds = self.micro_steps_s[self.tally.num_computing]
+            self.at(seconds, self.computed, cell, cell.epoch, seconds)
             if not batch.num_unclaimed:
                 self._dirty = True
         elif batch.sealed:
@@ -426,21 +423,9 @@ class World:
     def _computed(self, cell: SimCell, epoch: int, seconds: float) -> None:
         if cell.epoch != epoch:
             return
-        self.tally.computed_s += seconds
-        self.tally.num_computed += 1
-        batch = self.batch
-        if cell.desired_role == facts.TRAINING and batch is not None and batch.num_unclaimed > 1:
-            # The common case of `_train`: the cell goes on at once, and nothing that `decide` waits for happens.
-            batch.num_unclaimed -= 1
-            batch.num_claimed += 1
-            cell.num_uncounted += 1
-            cell.last_claim_s, cell.picture = self.now_s, None
-            seconds = self._micro_step_s[self.tally.num_computing]
-            self._seq += 1
-            heappush(self.heap, (self.now_s + seconds, self._seq, self._computed, (cell, epoch, seconds)))
-            return
         cell.computing = False
         self.tally.num_computing -= 1
+        self.tally.computed(seconds)
         if cell.desired_role == facts.TRAINING:
             self._train(cell)
             if not cell.computing:

@@ -1,0 +1,43 @@
+"""What a run that cannot go on says: where it stands, what was refused, and what to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from scheduler.core.decide import decide
+from scheduler.core.decisions import Decision
+from scheduler.core.simulate.workload import HOUR_S
+
+if TYPE_CHECKING:
+    from scheduler.core.simulate.world import World
+
+
+class Stuck(RuntimeError):
+    """The run cannot go on: nothing is due and no decision is accepted. The message says what was refused and why."""
+
+
+def why_stuck(world: World) -> str:
+    decisions = decide(world.snapshot(), world.policy, world.now_s)
+    return f"{_where(world)}: nothing is due and nothing is decided: {_reasons(decisions)}"
+
+
+def why_unsettled(world: World, accepted: Iterable[Decision]) -> str:
+    return f"{_where(world)}: decisions do not settle: {_reasons(accepted)}"
+
+
+def why_void(world: World, reason: str) -> str:
+    needed, lost = world.workload.min_votes, world.workload.unresolved_share
+    return (
+        f"{_where(world)}: {reason}; a group needs the votes of min_votes {needed} of "
+        f"{world.settings.executions_per_group} executions, unresolved_share {lost:g} of them have none"
+    )
+
+
+def _where(world: World) -> str:
+    hours = world.now_s / HOUR_S
+    return f"{world.policy.kind} stands at version {world.version} of {world.settings.steps} after {hours:.2f} h"
+
+
+def _reasons(decisions: Iterable[Decision]) -> str:
+    return "; ".join(decision.reason for decision in decisions)
