@@ -91,7 +91,7 @@ def _as_text(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     kind = value.get("type")
-    if kind in _NO_TEXT:
+    if isinstance(kind, str) and kind in _NO_TEXT:
         return {"type": "text", "text": f"[{kind}]"}
     return {key: _as_text(inner) for key, inner in value.items()}
 
