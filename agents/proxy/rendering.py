@@ -58,7 +58,8 @@ class Rendering:
         settings = _settings(folder)
         found = family(folder, settings)
         #: Longest context that the policy was made for; None when its folder does not say.
-        self.max_tokens: int | None = settings.get("max_position_embeddings")
+        text = settings.get("text_config") or settings
+        self.max_tokens: int | None = text.get("max_position_embeddings")
         self.tokenizer = PolicyTokenizer(folder)
         try:
             self.renderer = create_renderer(self.tokenizer, _config(found.renderer, self))

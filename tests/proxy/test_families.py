@@ -96,6 +96,14 @@ def test_the_qwen_3_5_line_thinks_at_once_and_calls_tools_in_its_own_format(tmp_
     assert num_early > 3
 
 
+def test_the_context_of_a_model_that_also_sees_is_that_of_its_text_part(tmp_path: Path) -> None:
+    folder = policies.write(tmp_path, "qwen3_5")
+    config = json.loads((folder / "config.json").read_text())
+    del config["max_position_embeddings"]
+    (folder / "config.json").write_text(json.dumps(config | {"text_config": {"max_position_embeddings": 4096}}))
+    assert Rendering(folder).max_tokens == 4096
+
+
 def test_one_block_of_minimax_holds_several_calls(tmp_path: Path) -> None:
     rendering = Rendering(policies.write(tmp_path, "minimax_m2"))
     invoke = '<invoke name="bash">\n<parameter name="command">{}</parameter>\n</invoke>\n'
