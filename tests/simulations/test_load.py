@@ -33,8 +33,8 @@ def _recording(workload: Workload) -> Recording:
             if what == "cells":
                 pool.set_cells(count)
             else:
-                for _ in range(count):
-                    pool.start(waiting.pop(0))
+                pool.start(waiting[:count])
+                del waiting[:count]
         else:
             pool.advance(pool.next_end_s())
             ended[pool.end()[0].group] = pool.now_s
