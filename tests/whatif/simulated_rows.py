@@ -30,7 +30,7 @@ class Noted(Watched):
         self.ended_at: dict[SimExecution, float] = {}
         self.verdict_at: dict[SimExecution, float] = {}
         self.switched: list[tuple[int, float, float, str]] = []
-        self.computed: list[tuple[int, int, float, float]] = []
+        self.micro_steps_done: list[tuple[int, int, float, float]] = []
         self.bursts_seen: dict[int, Any] = {}
         self.work_done: dict[SimExecution, float] = {}
         self.clock: list[tuple[float, float]] = []  # (time, progress) of the pool
@@ -67,7 +67,7 @@ class Noted(Watched):
 
     def _computed(self, cell: SimCell, epoch: int, seconds: float) -> None:
         if self.batch is not None:
-            self.computed.append((self.batch.number, cell.index, self.now_s - seconds, self.now_s))
+            self.micro_steps_done.append((self.batch.number, cell.index, self.now_s - seconds, self.now_s))
         super()._computed(cell, epoch, seconds)
 
 
@@ -161,8 +161,8 @@ def _execution(run: Run, group: Group, index: int, one: SimExecution, world: Not
 
 def _batches(run: Run, world: Noted, at: Any) -> None:
     steps = {step.number: step for step in world.tally.steps}
-    for number in sorted({batch for batch, *_ in world.computed}):
-        work = [found for found in world.computed if found[0] == number]
+    for number in sorted({batch for batch, *_ in world.micro_steps_done}):
+        work = [found for found in world.micro_steps_done if found[0] == number]
         step = steps.get(number)
         batch = Batch.objects.create(
             run=run, number=number, burst=0, version=number - 1, state="stepped" if step else "open",

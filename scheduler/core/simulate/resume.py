@@ -255,7 +255,7 @@ class Resumed(World):
             left_s, whole_s = moment.micro_step_left_s[then.index]
             cell.computing = True
             self.tally.num_computing += 1
-            self.at(left_s, self._computed, cell, cell.epoch, whole_s)
+            self.at(left_s, self.computed, cell, cell.epoch, whole_s)
         elif then.role != desired:
             self._begin_switch(cell)
         return cell
