@@ -172,13 +172,14 @@ def fit_lines(scenario: Scenario) -> Iterator[str]:
         per_hour = 1.0 / 3600.0 if name.endswith("_s") else 1.0
         beside = "" if simulated is None else f", simulated {_long(simulated * per_hour)} ({error:+.1%})"
         yield f"  {FITTED[name]}: recorded {_long(recorded * per_hour)}{beside}"
-    workload = scenario.workload
+    w = scenario.workload
     yield (
-        f"  measured: training {_long(workload.train_cell_h)} on one cell per batch, in "
-        f"{workload.micro_steps_per_group} micro-steps per group; commit {workload.commit_s:.3g} s; switches "
-        f"{workload.to_training_s:.3g} s and {workload.to_rollout_s:.3g} s; verification {workload.evaluation_s:.3g} s; "
-        f"unresolved {workload.unresolved_share:.1%}; executions of {_long(workload.execution_h)} in the median, log-sd "
-        f"{workload.log_sd_between:.2f} between tasks and {workload.log_sd_within:.2f} within"
+        f"  measured: {_long(w.train_cell_h)} of training per batch on one cell, micro-steps per group "
+        f"{w.micro_steps_per_group}, commit {w.commit_s:.3g} s, switches {w.to_training_s:.3g} s and {w.to_rollout_s:.3g} s"
+    )
+    yield (
+        f"  measured: executions of {_long(w.execution_h)} in the median, log-sd {w.log_sd_between:.2f} between tasks and "
+        f"{w.log_sd_within:.2f} within, verification {w.evaluation_s:.3g} s, unresolved {w.unresolved_share:.1%}"
     )
     if "stuck" in fit:
         yield f"  the simulation of it could not go on: {fit['stuck']}"
