@@ -173,14 +173,13 @@ def fit_lines(scenario: Scenario) -> Iterator[str]:
         beside = "" if simulated is None else f", simulated {_long(simulated * per_hour)} ({error:+.1%})"
         yield f"  {FITTED[name]}: recorded {_long(recorded * per_hour)}{beside}"
     w = scenario.workload
-    yield (
-        f"  measured: {_long(w.train_cell_h)} of training per batch on one cell, micro-steps per group "
-        f"{w.micro_steps_per_group}, commit {w.commit_s:.3g} s, switches {w.to_training_s:.3g} s and {w.to_rollout_s:.3g} s"
+    training = (
+        f"{_long(w.train_cell_h)} of training per batch on one cell, {w.micro_steps_per_group} micro-step(s) a group"
     )
-    yield (
-        f"  measured: executions of {_long(w.execution_h)} in the median, log-sd {w.log_sd_between:.2f} between tasks and "
-        f"{w.log_sd_within:.2f} within, verification {w.evaluation_s:.3g} s, unresolved {w.unresolved_share:.1%}"
-    )
+    switches = f"switches {w.to_training_s:.3g} s and {w.to_rollout_s:.3g} s"
+    spread = f"log-sd {w.log_sd_between:.2f} between tasks and {w.log_sd_within:.2f} within"
+    yield f"  measured: {training}, commit {w.commit_s:.3g} s, {switches}"
+    yield f"  measured: executions of {_long(w.execution_h)} in the median, {spread}, verification {w.evaluation_s:.3g} s"
     if "stuck" in fit:
         yield f"  the simulation of it could not go on: {fit['stuck']}"
     yield f"  {_load_line(fit)}"
