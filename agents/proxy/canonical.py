@@ -97,7 +97,7 @@ def without_husks(messages: list[Message]) -> list[Message]:
     nothing, right before the turn that the repeated request got."""
     return [
         message
-        for message, after in zip(messages, [*messages[1:], None], strict=True)
+        for message, after in zip(messages, [*messages[1:], None], strict=False)
         if not (after is not None and after["role"] == "assistant" and _is_husk(message))
     ]
 
