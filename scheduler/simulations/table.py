@@ -178,8 +178,9 @@ def fit_lines(scenario: Scenario) -> Iterator[str]:
     )
     switches = f"switches {w.to_training_s:.3g} s and {w.to_rollout_s:.3g} s"
     spread = f"log-sd {w.log_sd_between:.2f} between tasks and {w.log_sd_within:.2f} within"
-    yield f"  measured: {training}, commit {w.commit_s:.3g} s, {switches}"
-    yield f"  measured: executions of {_long(w.execution_h)} in the median, {spread}, verification {w.evaluation_s:.3g} s"
+    median, verification = _long(w.execution_h), f"verification {w.evaluation_s:.3g} s"
+    yield f"  measured: {training}, {pieces}, commit {w.commit_s:.3g} s, {switches}"
+    yield f"  measured: executions of {median} in the median, {spread}, {verification}"
     if "stuck" in fit:
         yield f"  the simulation of it could not go on: {fit['stuck']}"
     yield f"  {_load_line(fit)}"
