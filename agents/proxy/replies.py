@@ -65,21 +65,34 @@ class Reply:
     reasoning: str = ""
     tool_calls: list[ToolUse] = field(default_factory=list)
     malformed: bool = False
+    #: (kind, start in the text or among the tool calls) of each stretch, in the order in which they were sampled.
+    _stretches: list[tuple[type[Piece], int]] = field(default_factory=list, repr=False, compare=False)
 
     def add(self, piece: Piece) -> None:
+        kind = type(piece)
+        begins = not self._stretches or self._stretches[-1][0] is not kind
         match piece:
             case TextPiece(text):
-                self.content += text
+                start, self.content = len(self.content), self.content + text
             case ReasoningPiece(text):
-                self.reasoning += text
+                start, self.reasoning = len(self.reasoning), self.reasoning + text
             case ToolUse():
+                start = len(self.tool_calls)
                 self.tool_calls.append(piece)
+        if begins:
+            self._stretches.append((kind, start))
 
     def pieces(self) -> list[Piece]:
-        """The reply as if it had streamed in one burst."""
-        texts: list[Piece] = [ReasoningPiece(self.reasoning)] if self.reasoning else []
-        texts += [TextPiece(self.content)] if self.content else []
-        return [*texts, *self.tool_calls]
+        """The reply as if it had streamed in one burst; one that was read from a row has its texts first."""
+        stretches = self._stretches or [(ReasoningPiece, 0), (TextPiece, 0), (ToolUse, 0)]
+        found: list[Piece] = []
+        for n, (kind, start) in enumerate(stretches):
+            end = next((at for other, at in stretches[n + 1 :] if other is kind), None)
+            if kind is ToolUse:
+                found += self.tool_calls[start:end]
+            elif text := (self.content if kind is TextPiece else self.reasoning)[start:end]:
+                found.append(TextPiece(text) if kind is TextPiece else ReasoningPiece(text))
+        return found
 
     def to_json(self) -> dict[str, Any]:
         calls = [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in self.tool_calls]

@@ -10,7 +10,7 @@ import pytest
 from agents.proxy import answer, dialects
 from tests.proxy.backstage import Backstage, full_input, policy, sampled, tool_text
 from tests.proxy.dialects.cases import CASES, Scene
-from tests.proxy.dialects.speakers import PARAMETERS, SPEAKERS, SYSTEM, Speaker
+from tests.proxy.dialects.speakers import PARAMETERS, SPEAKERS, SYSTEM, Said, Speaker
 
 LONG = "read the file and write the word"
 
@@ -84,15 +84,24 @@ def test_a_malformed_tool_call_comes_as_text_and_is_counted(stage: Backstage, di
     assert [call.malformed for call in stage.calls(execution)] == [True, True]
 
 
+def _kinds(said: Said) -> list[str]:
+    """What an echo consists of, in its order."""
+    [*blocks] = said.echo if "role" not in said.echo[0] or "type" in said.echo[0] else said.echo[0]["content"] or []
+    return [block["type"] if isinstance(block, dict) else "text" for block in blocks]
+
+
 def test_text_after_a_tool_call_keeps_its_place_and_is_recognised(stage: Backstage, dialect: Speaker) -> None:
     run = stage.run()
-    stage.engine(run, "read\n" + tool_text("bash", command="ls") + "\nthe file", "done")
+    said = "read\n" + tool_text("bash", command="ls") + "\nthe file"
+    stage.engine(run, said, said, "done")
     execution, base = stage.execution(run)
     history = [dialect.user("go")]
     first = dialect.stream(base, history)
     assert first.text.split() == ["read", "the", "file"]
+    whole = dialect.ask(base, history)
+    assert _kinds(whole) == _kinds(first)
     dialect.ask(base, [*history, *first.echo, *dialect.results(first, ["apple"])])
-    one, two = stage.calls(execution)
+    one, _, two = stage.calls(execution)
     assert two.prefix_tokens == one.input_tokens + one.output_tokens
 
 
