@@ -173,9 +173,8 @@ def fit_lines(scenario: Scenario) -> Iterator[str]:
         beside = "" if simulated is None else f", simulated {_long(simulated * per_hour)} ({error:+.1%})"
         yield f"  {FITTED[name]}: recorded {_long(recorded * per_hour)}{beside}"
     w = scenario.workload
-    training = (
-        f"{_long(w.train_cell_h)} of training per batch on one cell, {w.micro_steps_per_group} micro-step(s) a group"
-    )
+    training = f"{_long(w.train_cell_h)} of training per batch on one cell"
+    pieces = f"micro-steps per group {w.micro_steps_per_group}"
     switches = f"switches {w.to_training_s:.3g} s and {w.to_rollout_s:.3g} s"
     spread = f"log-sd {w.log_sd_between:.2f} between tasks and {w.log_sd_within:.2f} within"
     median, verification = _long(w.execution_h), f"verification {w.evaluation_s:.3g} s"
