@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def open_batch(plan: Plan, policy: Policy) -> None:
     """Open when the core is in training, or told to go there, and the policy finds enough to train."""
     snapshot = plan.snapshot
-    core, burst = plan.core, plan.source
-    if snapshot.batch is not None or core is None or core not in plan.training() or burst is None:
+    burst = plan.source
+    if snapshot.batch is not None or burst is None or not plan.core_trains:
         return
     number = snapshot.version + 1
     if snapshot.version >= plan.settings.steps or not burst.ready:

@@ -37,6 +37,8 @@ class Plan:
     _serving: list[Cell] | None = None
     _coming: list[Cell] | None = None
     _training: list[Cell] | None = None
+    #: Worth of joining, by number of trainers and measured switch: the same for cells alike.
+    worth: dict[tuple[int, float | None], tuple[bool, str]] = field(default_factory=dict)
 
     @classmethod
     def start(cls, snapshot: Snapshot, now_s: float, mixes_bursts: bool) -> Plan:
@@ -104,6 +106,12 @@ class Plan:
                 and cell.role not in _AWAY
             ]
         return found
+
+    @property
+    def core_trains(self) -> bool:
+        """The core is in training or on its way to it."""
+        core = self.core
+        return core is not None and any(cell is core for cell in self.training())
 
     # Decisions
 

@@ -37,7 +37,7 @@ class Elastic(Policy):
             else:
                 _satellite_in_training(plan, cell)
         core = plan.core
-        if core is not None and core in plan.serving():
+        if core is not None and any(cell is core for cell in plan.serving()):
             _core_leaves(plan, core, self.supply(plan), self.hold_s(plan.settings))
         # The satellite with the least work to move goes first: fewest active calls, then least KV.
         for cell in sorted(plan.serving(), key=lambda c: (c.num_calls, c.num_kv_tokens, c.index)):
@@ -52,6 +52,8 @@ class Elastic(Policy):
 def _fill_rollout(plan: Plan) -> None:
     """Any training cell, the core last, returns while W > |R| * c. A core that returns parks its gradient sum."""
     concurrency = plan.settings.concurrency_per_cell
+    if not rollout_short(len(plan.coming()), concurrency, plan.waterlevel):
+        return
     for cell in sorted(in_training(plan), key=lambda c: (c.is_core, c.num_uncounted, c.index)):
         num_coming = len(plan.coming())
         if not rollout_short(num_coming, concurrency, plan.waterlevel):
@@ -124,8 +126,7 @@ def _core_resumes(plan: Plan, core: Cell) -> None:
 
 def _satellite_joins(plan: Plan, cell: Cell) -> None:
     """Join when the work that is there outlasts this cell's measured switch."""
-    core = plan.core
-    if core is None or core not in plan.training():
+    if not plan.core_trains:
         plan.refuse(Kind.LEAVE_ROLLOUT, "core_first", f"{called(cell)} stays in rollout: the core does not train", cell)
         return
     worth, numbers = _worth_joining(plan, cell, len(plan.training()))
@@ -142,6 +143,13 @@ def _satellite_joins(plan: Plan, cell: Cell) -> None:
 
 
 def _worth_joining(plan: Plan, cell: Cell, num_trainers: int) -> tuple[bool, str]:
+    key = num_trainers, cell.to_training_s
+    if key not in plan.worth:
+        plan.worth[key] = _worth(plan, cell, num_trainers)
+    return plan.worth[key]
+
+
+def _worth(plan: Plan, cell: Cell, num_trainers: int) -> tuple[bool, str]:
     todo = num_micro_steps_to_do(plan.snapshot, plan.source)
     work_s = work_to_do_s(plan.snapshot, plan.source, num_trainers)
     if todo <= 0:
@@ -162,9 +170,7 @@ def _satellite_in_training(plan: Plan, cell: Cell) -> None:
         return
     num_others = max(1, len(plan.training()) - 1)
     worth, numbers = _worth_joining(plan, cell, num_others)
-    core = plan.core
-    core_trains = core is not None and core in plan.training()
-    if worth and (core_trains or batch is not None):
+    if worth and (batch is not None or plan.core_trains):
         plan.refuse(Kind.RETURN_TO_ROLLOUT, "more_work", f"{called(cell)} stays in training: {numbers}", cell)
         return
     if batch is None or batch.sealed:
