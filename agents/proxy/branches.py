@@ -105,7 +105,7 @@ def _reason(match: Match, messages: list[Message], role: str, history: History) 
         return "", none
     if role.endswith("-summary"):
         return "compaction", none
-    if any(turn.continuation is not None and turn.at >= match.start for turn in match.turns):
+    if any(turn.continuations and turn.at >= match.start for turn in match.turns):
         return "kept-round", none
     if last is None:
         return "compaction" if history.summary is not None else "", none

@@ -94,12 +94,12 @@ class Turn:
     at: int
     call: RecordedCall
     is_cut: bool = False
-    #: The answer to a dropped connection, which the harness appended to the turn it continues.
-    continuation: RecordedCall | None = None
+    #: Answers that went on with a broken one, which the harness appended to it.
+    continuations: tuple[RecordedCall, ...] = ()
 
     @property
     def is_whole(self) -> bool:
-        return not self.is_cut and self.continuation is None
+        return not self.is_cut and not self.continuations
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +169,8 @@ class CallIndex:
         if linked is not None and is_echo(message, linked.reply):
             return Turn(at, linked)
         for call in reversed(here):
-            if (found := self._continued(message, call, linked)) is not None:
-                return Turn(at, call, continuation=found)
+            if found := self._continued(message, call, linked):
+                return Turn(at, call, continuations=found)
         for call in (*reversed(here), *([linked] if linked is not None else [])):
             if is_beginning(message, call.reply):
                 return Turn(at, call, is_cut=True)
@@ -208,16 +208,23 @@ class CallIndex:
         """Of the calls at one prompt, the one whose reply the next message begins with or goes on from."""
         return next((t.call for t in turns if t.at == start and t.call in calls), calls[-1])
 
-    def _continued(self, message: Message, call: RecordedCall, linked: RecordedCall | None) -> RecordedCall | None:
-        """The call whose reply stands in this message behind `call`'s: it went on with a broken stream."""
-        for later in [linked] if linked is not None else self.calls[-_RECENT:]:
-            if later.number <= call.number or canonical.tool_call_ids(message) != canonical.tool_call_ids(later.reply):
+    def _continued(self, message: Message, call: RecordedCall, linked: RecordedCall | None) -> tuple[RecordedCall, ...]:
+        """The calls whose replies stand in this message behind `call`'s: they went on with a broken stream."""
+        told = _squeezed(message["content"])
+        for last in [linked] if linked is not None else self.calls[-_RECENT:]:
+            if canonical.tool_call_ids(message) != canonical.tool_call_ids(last.reply):
                 continue
-            begun = later.echo if later.echo is not None else call.reply
-            told, rest = _squeezed(message["content"]), _squeezed(later.reply["content"])
-            if call in later.ancestors() and told == _squeezed(begun["content"]) + rest:
-                return later
-        return None
+            parts: list[RecordedCall] = []
+            text = ""
+            for later in last.ancestors():
+                if later.number <= call.number:
+                    break
+                begun = later.echo if later.echo is not None else call.reply
+                parts.append(later)
+                text = _squeezed(later.reply["content"]) + text
+                if told == _squeezed(begun["content"]) + text and later.parent in (call, call.parent):
+                    return tuple(reversed(parts))
+        return ()
 
 
 def is_echo(message: Message, reply: Message) -> bool:

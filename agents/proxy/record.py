@@ -240,10 +240,10 @@ class Record:
             ids = self._cut(ids, len(message.get("tool_calls", ())))
             if not ids:
                 return None
-        if turn.continuation is not None:
+        for later in turn.continuations:
             if ids and ids[-1] in self.rendering.stop_ids:
                 ids = ids[:-1]
-            ids = ids + turn.continuation.output_ids.tolist()
+            ids = ids + later.output_ids.tolist()
         return ids + self._closing(ids)
 
     def _cut(self, ids: list[int], num_calls: int) -> list[int]:

@@ -23,6 +23,13 @@ def _prompt_key(messages: list[dict], tools: list[dict] = TOOLS) -> bytes:
     return key
 
 
+def _spoken_key(messages: list[dict]) -> bytes:
+    key = b""
+    for message in messages:
+        key = key if message["role"] == "system" else canonical.extend_key(key, canonical.message_key(message))
+    return key
+
+
 def _call(number: int, messages: list[dict], reply: dict, **fields) -> RecordedCall:
     defaults = {
         "parent": None,
@@ -31,6 +38,7 @@ def _call(number: int, messages: list[dict], reply: dict, **fields) -> RecordedC
         "output_ids": np.asarray([100 + number], np.int32),
         "role": "main",
         "conversation": "main",
+        "spoken_key": _spoken_key(messages),
     }
     return RecordedCall(
         number=number, num_messages=len(messages), prompt_key=_prompt_key(messages), reply=reply, **(defaults | fields)
@@ -140,3 +148,75 @@ def test_an_opening_that_is_written_again_after_a_compaction_is_no_false_fork() 
     assert branches.branch(found, again, "main", "main", followed, ids, 0, 0) == ("compaction", None)
     why, left = branches.branch(found, again, "main", "main", History(False, first), ids, 0, 0)
     assert (why, left is not None) == ("unexplained", True)
+
+
+def _use(id: str, **arguments: object) -> dict:
+    return canonical.tool_call(id, "edit", arguments)
+
+
+def test_an_echo_without_the_text_beside_its_calls_and_one_with_other_ids_and_defaults_are_the_sampled_turn() -> None:
+    index, start = CallIndex(), [{"role": "user", "content": "go"}]
+    index.add(_call(0, start, canonical.assistant("ok", [_use("1", old="a", all="true")])))
+    bare = canonical.assistant("", [_use("1", old="a")])
+    renamed = canonical.assistant("ok", [_use("own", all=True, old="a", by_default=False)])
+    for echo in (bare, renamed):
+        found = index.match([*start, echo], TOOLS)
+        assert (found.after, found.start, found.kept) == ("reply", 2, ())
+    other = canonical.assistant("ok", [_use("own", all=True, old="b")])
+    assert index.match([*start, other], TOOLS).after == "prompt"
+
+
+def test_equal_answers_are_told_apart_by_what_was_said_before_them() -> None:
+    index, done = CallIndex(), canonical.assistant("done")
+    first = [{"role": "user", "content": "one"}]
+    second = [*first, done, {"role": "user", "content": "two"}]
+    index.add(_call(0, first, done))
+    index.add(_call(1, second, done, parent=index.calls[0]))
+    both = [*second, done, {"role": "user", "content": "on"}]
+    assert [call.number for _, call in index.match(both, TOOLS).recognised] == [0, 1]
+    elsewhere = index.match([{"role": "system", "content": "new"}, *both], [])
+    assert [call.number for _, call in elsewhere.recognised] == [0, 1]
+
+
+def test_tool_results_count_in_the_order_of_their_calls_whatever_order_they_came_in() -> None:
+    turn = canonical.assistant("", [_use("1", old="a"), _use("2", old="b")])
+    results = [{"role": "tool", "tool_call_id": id, "content": id} for id in "12"]
+    start = [{"role": "user", "content": "go"}]
+    one, other = (
+        canonical.in_call_order([*start, turn, *order, {"role": "user", "content": "on"}])
+        for order in (results, results[::-1])
+    )
+    assert one == other
+    strange = {"role": "tool", "tool_call_id": "9", "content": "9"}
+    assert canonical.in_call_order([turn, strange, *results[::-1]]) == [turn, *results, strange]
+
+
+def test_a_reply_whose_end_never_came_is_known_by_its_beginning() -> None:
+    index, start = CallIndex(), [{"role": "user", "content": "go"}]
+    index.add(_call(0, start, canonical.assistant("look at it", [_use("1", old="a"), _use("2", old="b")])))
+    for echo in (
+        canonical.assistant("look"),
+        canonical.assistant("look at it", [_use("1", old="a")]),
+        canonical.assistant("look at it"),
+    ):
+        [turn] = index.match([*start, echo], TOOLS).turns
+        assert (turn.call.number, turn.is_cut, turn.is_whole) == (0, True, False)
+    assert index.match([*start, canonical.assistant("at it")], TOOLS).turns == ()
+
+
+def test_a_broken_answer_and_those_that_went_on_with_it_are_one_turn_when_they_are_glued() -> None:
+    index, start = CallIndex(), [{"role": "user", "content": "go"}]
+    go_on = {"role": "user", "content": "The connection dropped."}
+    index.add(_call(0, start, canonical.assistant("This is")))
+    second = [*start, canonical.assistant("This is"), go_on]
+    index.add(_call(1, second, canonical.assistant("the beginning"), parent=index.calls[0], echo=second[1]))
+    third = [*second, canonical.assistant("the beginning"), go_on]
+    last = canonical.assistant("of it.", [_use("1", old="a")])
+    index.add(_call(2, third, last, parent=index.calls[1], echo=third[3]))
+    twice = canonical.assistant("This isthe beginning")
+    thrice = canonical.assistant("This is the beginning of it.", [_use("1", old="a")])
+    for glued, parts in ((twice, (1,)), (thrice, (1, 2))):
+        [turn] = index.match([*start, glued], TOOLS).turns
+        assert turn.call.number == 0
+        assert tuple(call.number for call in turn.continuations) == parts
+    assert index.match([*start, canonical.assistant("This is of it.", [_use("1", old="a")])], TOOLS).turns == ()

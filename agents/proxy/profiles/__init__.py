@@ -1,11 +1,15 @@
-"""One profile per harness. A new harness is one file here."""
+"""One profile per harness. A new harness is one file here that defines `PROFILE`; nothing else needs an entry."""
 
-from agents.proxy.profiles import claude_code, codex, generic, mini_swe_agent, opencode, qwen_code, reference
+from importlib import import_module
+from pkgutil import iter_modules
+
+from agents.proxy.profiles import generic
 from agents.proxy.profiles.base import Profile
 
 PROFILES: dict[str, Profile] = {
-    module.PROFILE.name: module.PROFILE
-    for module in (generic, reference, mini_swe_agent, claude_code, qwen_code, codex, opencode)
+    profile.name: profile
+    for found in iter_modules(__path__)
+    if (profile := getattr(import_module(f"{__name__}.{found.name}"), "PROFILE", None)) is not None
 }
 
 
