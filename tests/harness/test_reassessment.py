@@ -78,6 +78,11 @@ def test_a_corrected_verifier_gives_a_new_verdict_and_the_old_one_is_kept(
         "reassessment_requested", "ann", "the verifier was wrong",
     )  # fmt: skip
     assert (done.kind, done.payload["value"], done.payload["reward_before"]) == ("execution_reassessed", 1.0, None)
+
+    correct(task_set, "#!/bin/bash\nexit 3\n")
+    wish = reassess(worker, execution)
+    assert wish.effect == "none: a verdict of unresolved never replaces one that stands"
+    assert (execution.outcome, execution.reward) == ("complete", 1.0)
     assert not any((worker.home / "runs").rglob("reassessments/*"))
     assert not reassess_next(worker)
 
@@ -124,17 +129,6 @@ def test_a_ready_groups_statistics_follow_and_an_admitted_one_keeps_everything(
     assert list(verdicts) == [(0.5, False), (1.0, True), (0.0, False)]
 
 
-def test_an_unresolved_verdict_never_replaces_one_that_stands(
-    stage: SocketBackstage, worker: Worker, tmp_path: Path
-) -> None:
-    task_set = write_task(tmp_path / "tasks")
-    execution, _ = play(stage, worker, task_set)
-    correct(task_set, "#!/bin/bash\nexit 3\n")
-    wish = reassess(worker, execution)
-    assert wish.effect == "none: a verdict of unresolved never replaces one that stands"
-    assert (execution.outcome, execution.reward) == ("complete", 1.0)
-
-
 def test_what_cannot_be_assessed_again_says_what_is_missing(
     stage: SocketBackstage, worker: Worker, tmp_path: Path
 ) -> None:
@@ -147,6 +141,10 @@ def test_what_cannot_be_assessed_again_says_what_is_missing(
         request_reassessment(execution, user=None, reason="x")
     kept = KeptWorkspace.objects.get()
     Path(kept.path).unlink()
+    taken = timezone.now() + timedelta(minutes=1)
+    Reassessment.objects.update(state="running", lease_owner="another", lease_expires_at=taken)
+    assert not reassess_next(worker), "another worker has it"
+    Reassessment.objects.update(lease_expires_at=timezone.now())
     assert reassess_next(worker)
     wish = Reassessment.objects.get()
     assert wish.state == "failed"
@@ -164,20 +162,18 @@ def test_what_cannot_be_assessed_again_says_what_is_missing(
         request_reassessment(execution, user=None, reason="x")
 
 
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        ({"retain_workspaces": 0}, "the run's retain_workspaces is 0"),
-        ({"retain_workspace_mb": 0.000001}, "more than retain_workspace_mb 1e-06"),
-    ],
-)
-def test_a_run_may_keep_nothing_and_says_so(
-    stage: SocketBackstage, worker: Worker, tmp_path: Path, settings: dict[str, float], problem: str
+def test_too_large_files_are_not_kept_and_a_run_may_keep_none(
+    stage: SocketBackstage, worker: Worker, tmp_path: Path
 ) -> None:
-    (execution,) = play(stage, worker, write_task(tmp_path / "tasks"), 1, **settings)
+    (execution,) = play(stage, worker, write_task(tmp_path / "tasks"), 1, retain_workspace_mb=0.000001)
     assert execution.reward == 1.0
     assert not any((worker.home / "runs").rglob("*.tar.zst"))
-    with pytest.raises(Refused, match=problem):
+    with pytest.raises(Refused, match="more than retain_workspace_mb 1e-06"):
+        request_reassessment(execution, user=None, reason="x")
+    KeptWorkspace.objects.all().delete()
+    execution.run.config["retain_workspaces"] = 0
+    execution.run.save()
+    with pytest.raises(Refused, match="the run's retain_workspaces is 0"):
         request_reassessment(execution, user=None, reason="x")
 
 
