@@ -11,6 +11,7 @@ from typing import NamedTuple
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
+from agents.config import RunConfig
 from agents.models import Assessment, Execution, KeptWorkspace, Reassessment, RequestBody, Run
 
 CHUNK_ROWS = 1_000
@@ -33,7 +34,12 @@ def enforce_retention(run: Run) -> Retained:
     logs_before = now - timedelta(days=run.config["retain_logs"])
     logs = Execution.objects.filter(~Q(harness_log=""), run=run, finished_at__lt=logs_before).update(harness_log="")
     logs += Assessment.objects.filter(~Q(log=""), execution__run=run, created_at__lt=logs_before).update(log="")
-    return Retained(bodies, logs, _delete_workspaces(run, now - timedelta(days=run.config.get("retain_workspaces", 0))))
+    return Retained(bodies, logs, _delete_workspaces(run, now - timedelta(days=workspace_days(run))))
+
+
+def workspace_days(run: Run) -> float:
+    """How long the files of its executions are kept; the default for a run from before there was the setting."""
+    return float(run.config.get("retain_workspaces", RunConfig.model_fields["retain_workspaces"].default))
 
 
 def _delete_workspaces(run: Run, before: datetime) -> int:

@@ -16,6 +16,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from agents import events
+from agents.actions.enforce_retention import workspace_days
 from agents.actions.errors import NotFound, Refused
 from agents.actions.finish_execution import harness_end, judged, write_assessment
 from agents.core import outcome
@@ -57,7 +58,7 @@ def why_not(execution: Execution) -> str:
     if execution.state != Execution.State.FINISHED:
         return f"{name} is {execution.state}; only a finished one can be assessed again"
     kept = KeptWorkspace.objects.filter(execution=execution, attempt=execution.attempt).first()
-    days = execution.run.config.get("retain_workspaces", 0)
+    days = workspace_days(execution.run)
     if kept is None:
         if not days:
             return f"nothing of {name} was kept: the run's retain_workspaces is 0"
