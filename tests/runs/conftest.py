@@ -28,6 +28,13 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
             "tokens_per_micro_step": 1024,
         },
     ),
+    "elastic-plus": (
+        "quickstart",
+        {
+            **SMALL, "policy_kind": "elastic+", "steps": 6, "groups_per_batch": 4, "executions_per_group": 4,
+            "burst_batches": 3, "max_staleness": 2,
+        },
+    ),
     "one-cell": ("quickstart", {**SMALL, "cells": 1, "burst_batches": 1}),
     "three-cells": ("quickstart", {**SMALL, "cells": 3}),
     "colocate": ("quickstart", {**SMALL, "policy_kind": "colocate"}),
