@@ -304,7 +304,9 @@ class LiveCall:
         try:
             while not waiter.cell.done():
                 await asyncio.wait([waiter.cell], timeout=HELD_REPORT_S)
-                await self._report_held(session.held.take(loop.time()))
+                # One of an execution's held calls speaks for all of them.
+                if waiter.cell.done() or session.held.untold(loop.time()) > 0.9 * HELD_REPORT_S:
+                    await self._report_held(session.held.take(loop.time()))
                 last_read = loop.time() if self._readers else last_read
                 if self._abandoned or loop.time() - last_read > HELD_WITHOUT_CLIENT_S:
                     router.leave(waiter)

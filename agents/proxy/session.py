@@ -39,6 +39,10 @@ class HeldClock:
     def leave(self) -> None:
         self.num_held -= 1
 
+    def untold(self, now: float) -> float:
+        """Seconds not taken yet."""
+        return now - self._since if self.num_held else 0.0
+
     def take(self, now: float) -> float:
         """Seconds not taken before. Take before leaving."""
         held, self._since = now - self._since, now
