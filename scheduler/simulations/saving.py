@@ -1,8 +1,8 @@
-"""Save what a study came to: one simulation per point."""
+"""Save what one point of a study came to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from agents import facade as agents
@@ -12,19 +12,11 @@ from scheduler.simulations.models import Simulation
 from scheduler.simulations.summary import Summary
 
 
-def save_all(
-    summaries: Sequence[Summary], changes: Mapping[str, Any], *, fitted_from: int | None, command: str
-) -> list[Simulation]:
-    """Into the project of the run that was fitted, else into the default one. Points without a result are left out.
+def save(summary: Summary, changes: Mapping[str, Any], *, fitted_from: int | None, command: str) -> Simulation:
+    """Into the project of the run that was fitted, else into the default one.
 
-    Raises ValueError when no point has a result.
+    Raises ValueError when no run of the point came to an end.
     """
     run = agents.run(fitted_from) if fitted_from is not None else None
     project = run.project if run is not None else default_project()
-    there = [summary for summary in summaries if any(policy.results for policy in summary.policies)]
-    if not there:
-        raise ValueError("no simulated run came to an end: there is nothing to save")
-    return [
-        save_simulation(summary, project=project, user=None, command=command, changes=changes, fitted_from=run)
-        for summary in there
-    ]
+    return save_simulation(summary, project=project, user=None, command=command, changes=changes, fitted_from=run)

@@ -3,6 +3,7 @@
 import shlex
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ from scheduler import scenarios
 from scheduler.scenarios import BadScenario, Scenario
 from scheduler.scenarios.files import to_toml
 from scheduler.simulations import arguments, sensitivity, table
-from scheduler.simulations.many import Finished, run_many
+from scheduler.simulations.many import run_many
 from scheduler.simulations.output import write_plots, write_results
+from scheduler.simulations.points import Points
 from scheduler.simulations.progress import Bar
 from scheduler.simulations.report import JsonReport, Report, TextReport
 from scheduler.simulations.study import Study
-from scheduler.simulations.summary import Summary, summarise
+from scheduler.simulations.summary import Summary
 
 EPILOG = """\
 A KEY is a run setting or a parameter of the workload; a wrong one lists them all. docs/simulator.md tells what each
@@ -89,18 +91,22 @@ class Command(BaseCommand):
         if options["write"] is not None:
             self._write_scenario(scenario, options["write"])
         show = self._report(study, changes, options)
-        finished, interrupted = self._run(study, options["jobs"], show)
+        points, summaries = Points(study), []
+
+        def complete(summary: Summary) -> None:
+            show.point(summary)
+            if options["save"]:
+                self._save(summary, changes, options)
+            summaries.append(summary)
+
+        interrupted = self._run(study, options["jobs"], points, complete)
         show.close()
-        there = {item.job.point for item in finished}
-        summaries = [summarise(study, point, finished) for point in study.points if point.number in there]
-        if options["out"] is not None and finished:
+        if options["out"] is not None and summaries:
             self._write(summaries, options)
-        if options["save"]:
-            self._save(summaries, changes, options)
         if interrupted:
-            print(f"interrupted after {len(finished)} of {study.num_jobs} runs", file=sys.stderr)
+            print(f"interrupted after {points.num_finished} of {study.num_jobs} runs", file=sys.stderr)
             sys.exit(130)
-        if any(item.result is None for item in finished):
+        if points.num_failed:
             sys.exit(1)
 
     def _scenario(self, options: dict[str, Any]) -> tuple[Scenario, dict[str, Any]]:
@@ -129,16 +135,18 @@ class Command(BaseCommand):
             return JsonReport(study, name_of(options), lambda line: print(line, flush=True), gpus)
         return TextReport(study, changes, gpus)
 
-    def _save(self, summaries: list[Summary], changes: dict[str, Any], options: dict[str, Any]) -> None:
-        """One saved simulation per point."""
-        from scheduler.simulations.saving import save_all  # the only way to the database
+    def _save(self, summary: Summary, changes: dict[str, Any], options: dict[str, Any]) -> None:
+        """One saved simulation per point. Its decisions are in the database then, and no longer needed here."""
+        from scheduler.simulations.saving import save  # the only way to the database
 
         try:
-            saved = save_all(summaries, changes, fitted_from=options["fit_from"], command=command_of(options))
+            saved = save(summary, changes, fitted_from=options["fit_from"], command=command_of(options))
         except ValueError as error:
-            raise CommandError(str(error)) from error
-        for simulation in saved:
-            print(f"saved: /simulations/{simulation.pk}/ of the dashboard", file=sys.stderr)
+            print(f"not saved: {error}", file=sys.stderr)
+            return
+        print(f"saved: /simulations/{saved.pk}/ of the dashboard", file=sys.stderr)
+        for result in (result for policy in summary.policies for result in policy.results):
+            result.decisions = []
 
     def _write(self, summaries: list[Summary], options: dict[str, Any]) -> None:
         try:
@@ -149,26 +157,20 @@ class Command(BaseCommand):
         names = ", ".join(path.name for path in paths if path.suffix != ".svg")
         print(f"wrote to {options['out']}: {names} (plots also as SVG)", file=sys.stderr)
 
-    def _run(self, study: Study, jobs: int, show: Report) -> tuple[list[Finished], bool]:
-        """Points are shown as they become complete; an interrupt shows what there is."""
-        finished: list[Finished] = []
-        shown: set[int] = set()
-        expected = [sum(job.point == point.number for job in study.jobs()) for point in study.points]
+    def _run(self, study: Study, jobs: int, points: Points, complete: Callable[[Summary], None]) -> bool:
+        """Points are told as they become complete. True: an interrupt came, and all that was begun is told."""
         try:
             with Bar(study.num_jobs) as bar:
                 for item in run_many(study, num_processes=jobs, on_progress=bar.show):
-                    finished.append(item)
-                    point = item.job.point
-                    if sum(other.job.point == point for other in finished) == expected[point]:
-                        shown.add(point)
+                    summary = points.add(item)
+                    if summary is not None:
                         with bar.above():
-                            show.point(summarise(study, study.points[point], finished))
+                            complete(summary)
         except KeyboardInterrupt:
-            for point in study.points:
-                if point.number not in shown and any(item.job.point == point.number for item in finished):
-                    show.point(summarise(study, point, finished))
-            return finished, True
-        return finished, False
+            for summary in points.begun():
+                complete(summary)
+            return True
+        return False
 
 
 def name_of(options: dict[str, Any]) -> str:
