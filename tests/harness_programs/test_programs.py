@@ -58,8 +58,8 @@ def test_a_harness_is_recorded_as_it_is(
         "context_tokens": told,
         "tokens_per_micro_step": told,
         "max_new_tokens": 2000,
-        "harness_timeout_s": 240 + SLOW_S,
-        "overall_timeout_s": 280 + SLOW_S,
+        "harness_timeout_s": 900 + SLOW_S,
+        "overall_timeout_s": 960 + SLOW_S,
     }
     tasks = write_task(tmp_path / "tasks", instruction=TASK)
     (execution,) = queue(theatre, tasks, **RunConfig(**settings).model_dump(exclude={"task_set"}))
