@@ -23,7 +23,7 @@ def wakes_of(broker: tuple[Any, str]) -> list[int]:
     """What-ifs that messages on this queue are about."""
     client, name = broker
     headers = [json.loads(raw)["headers"] for raw in client.lrange(name, 0, -1)]
-    return [int(h["argsrepr"].strip("(,)")) for h in headers if h["task"] == wakes.RUN_WHAT_IF]
+    return sorted(int(h["argsrepr"].strip("(,)")) for h in headers if h["task"] == wakes.RUN_WHAT_IF)
 
 
 @pytest.fixture
