@@ -27,8 +27,9 @@ FORMATS = ("parquet", "jsonl")
 
 
 def export(run: Run, out: Path, *options: str) -> str:
-    text = StringIO()
-    call_command("export", str(run.pk), "--out", str(out), *options, stdout=text)
+    text, notes = StringIO(), StringIO()
+    call_command("export", str(run.pk), "--out", str(out), *options, stdout=text, stderr=notes)
+    assert notes.getvalue() == f"run {run.pk} is running: executions that end from now on are not in this export\n"
     return text.getvalue()
 
 

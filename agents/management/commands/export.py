@@ -39,6 +39,8 @@ class Command(BaseCommand):
             manifest = write(run, options["out"], options["format"], filters, self._progress())
         except (BadExport, OSError) as error:
             raise CommandError(str(error)) from None
+        if run.state in Run.LIVE_STATES:
+            self.stderr.write(f"run {run.pk} is {run.state}: executions that end from now on are not in this export")
         size = sum(fact["bytes"] for fact in manifest["files"].values())
         counts = ", ".join(f"{manifest['rows'][name]:,} {name}" for name in TABLES)
         self.stdout.write(f"{options['out']}: {counts}; {size / 1e6:,.1f} MB in {len(manifest['files'])} files")
