@@ -60,7 +60,7 @@ class Recording:
     complete_groups: frozenset[int]  # all their executions are finished, whatever came of them
     steps: tuple[PastStep, ...]
     pauses: tuple[tuple[float, float], ...]
-    evaluation_s: tuple[float, ...]  # of held-out executions
+    evaluation_s: tuple[float, ...]  # of held-out executions, verdict included
     verification_s: float | None  # mean time from the harness's end to the verdict
     drawn: tuple[int, ...]  # trajectories per trained execution
     measures: Measures
@@ -103,7 +103,7 @@ SELECT json_build_object(
     'pauses', (SELECT json_agg(json_build_array(ev.kind, extract(epoch FROM ev.created_at - start.at)) ORDER BY ev.seq)
         FROM agents_runevent ev CROSS JOIN start
         WHERE ev.run_id = %(run)s AND ev.kind IN ('run_paused', 'run_resumed')),
-    'evaluation', (SELECT json_agg(extract(epoch FROM coalesce(e.harness_ended_at, e.finished_at) - e.launched_at))
+    'evaluation', (SELECT json_agg(extract(epoch FROM e.finished_at - e.launched_at))
         FROM agents_execution e JOIN agents_group g ON g.id = e.group_id
         WHERE g.run_id = %(run)s AND g.kind = 'evaluation' AND e.state = 'finished' AND e.launched_at IS NOT NULL),
     'verification', (SELECT avg(extract(epoch FROM e.finished_at - e.harness_ended_at)) FROM agents_execution e
