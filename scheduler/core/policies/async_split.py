@@ -24,6 +24,9 @@ def training_side(plan: Plan) -> list[Cell]:
 class AsyncSplit(Policy):
     fixed_split: ClassVar[bool] = True
 
+    def heeds_ready(self, num_serving: int, concurrency: int, waterlevel: int) -> bool:
+        return False
+
     def move_cells(self, plan: Plan) -> None:
         trainers = training_side(plan)
         split = f"the split is {len(trainers)} training, {len(plan.snapshot.cells) - len(trainers)} rollout"

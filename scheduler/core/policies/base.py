@@ -27,6 +27,13 @@ class Policy(ABC):
         """How many groups to dispatch now."""
         return strict_burst(plan)
 
+    def heeds_ready(self, num_serving: int, concurrency: int, waterlevel: int) -> bool:
+        """While a sealed batch is in progress: may one more ready group change a decision? If unsure, yes.
+
+        A simulator does not ask otherwise; that it loses nothing by it is tested against asking after every event.
+        """
+        return True
+
     @abstractmethod
     def move_cells(self, plan: Plan) -> None:
         """Decide role changes into `plan`."""

@@ -18,6 +18,9 @@ from scheduler.core.snapshot import Burst
 class Colocate(Policy):
     kind: ClassVar[str] = "colocate"
 
+    def heeds_ready(self, num_serving: int, concurrency: int, waterlevel: int) -> bool:
+        return False
+
     def move_cells(self, plan: Plan) -> None:
         snapshot, burst = plan.snapshot, plan.source
         ready = 0 if burst is None else len(burst.ready)

@@ -9,7 +9,7 @@ from scheduler.core.decisions import Kind
 from scheduler.core.moves import come_back, in_training, leave, stays_because
 from scheduler.core.plan import Plan, called
 from scheduler.core.policies.base import Policy
-from scheduler.core.safety import rollout_short
+from scheduler.core.safety import capacity_left, rollout_short
 from scheduler.core.settings import Settings
 from scheduler.core.snapshot import Burst, Cell
 from scheduler.core.supply import UNMEASURED_SWITCH_S, Supply, num_micro_steps_to_do, supply, work_to_do_s
@@ -28,6 +28,10 @@ class Elastic(Policy):
     def hold_s(self, settings: Settings) -> float:
         """How long the supply must have been there before the core leaves."""
         return settings.supply_hold_s
+
+    def heeds_ready(self, num_serving: int, concurrency: int, waterlevel: int) -> bool:
+        """More to do lets satellites join, if they may leave. Cells in training stay the more."""
+        return waterlevel == 0 or capacity_left(num_serving, concurrency, waterlevel)
 
     def move_cells(self, plan: Plan) -> None:
         _fill_rollout(plan)

@@ -45,6 +45,9 @@ class ElasticPlus(Elastic):
     def hold_s(self, settings: Settings) -> float:
         return 0.0
 
+    def heeds_ready(self, num_serving: int, concurrency: int, waterlevel: int) -> bool:
+        return True
+
     def not_yet(self, plan: Plan, burst: Burst) -> str:
         return ""
 

@@ -33,7 +33,6 @@ def let_time_pass(world: World) -> None:
     micro_step_s = world.micro_steps_s[tally.num_computing]
     behind = bool(waiting) and world.behind()
     water, water_step = tally.water_points[-1][1] if tally.water_points else 0, tally.water_step
-    complete: SimGroup | None = None
     dirty = False
     end_s, next_s = -1.0, heap[0][0] if heap else INFINITE
     while not dirty:
@@ -114,11 +113,12 @@ def let_time_pass(world: World) -> None:
                 group.num_working += 1
         group.num_owed -= 1
         waterlevel = dispatched - finished
+        dirty = not waterlevel % concurrency
         if not group.num_owed:
-            complete, dirty = group, True
-        elif waterlevel % concurrency == 0:
-            dirty = True
-        elif waiting:
+            world.now_s = now_s
+            world._settle(group)
+            dirty = dirty or world.heeds(group, waterlevel)
+        if waiting and not dirty:
             # World._refill
             count = num_to_launch(len(waiting), launched - finished, num_cells, concurrency)
             if count > 0 and behind:
@@ -152,7 +152,5 @@ def let_time_pass(world: World) -> None:
         tally.num_computed += num_computed
         batch.num_unclaimed = num_unclaimed
         batch.num_claimed += num_computed
-    if complete is not None:
-        world._settle(complete)
     if dirty:
         world.ask()

@@ -265,11 +265,11 @@ class World:
             if draw.works:
                 group.num_working += 1
         waterlevel = self.dispatched - self.finished
+        if waterlevel % self.settings.concurrency_per_cell == 0 or self.policy.watches_executions:
+            self._dirty = True
         if not group.num_owed:
             self._settle(group)
-            self._dirty = True
-        elif waterlevel % self.settings.concurrency_per_cell == 0 or self.policy.watches_executions:
-            self._dirty = True
+            self._dirty = self._dirty or self.heeds(group, waterlevel)
         if self.waiting and not self._dirty and not self.exhaustive:
             self._refill()
         self.tally.water(self.now_s, waterlevel)
@@ -305,6 +305,12 @@ class World:
             self.num_void_in_a_row += 1
             self._drop_used_bursts()
         self.tally.settled(group)
+
+    def heeds(self, group: SimGroup, waterlevel: int) -> bool:
+        """May this settled group change a decision? A ready one often does not while the batch is sealed."""
+        if self.batch is None or not self.batch.sealed or group.state != "ready":
+            return True
+        return self.policy.heeds_ready(self.pool.num_cells, self.settings.concurrency_per_cell, waterlevel)
 
     def _drop_used_bursts(self) -> None:
         self.bursts = [burst for burst in self.bursts if burst.outstanding]
@@ -428,7 +434,7 @@ class World:
         self.tally.computed(seconds)
         if cell.desired_role == facts.TRAINING:
             self._train(cell)
-            if not cell.computing:
+            if not cell.computing and (self.batch is None or not self.batch.sealed):
                 self._dirty = True
         else:
             self._begin_switch(cell)
@@ -439,7 +445,8 @@ class World:
             self.batch.num_claimed -= cell.num_uncounted
             self.batch.num_counted += cell.num_uncounted
             cell.num_uncounted, cell.picture = 0, None
-            self._dirty = True
+            if cell.desired_role != facts.TRAINING:
+                self._dirty = True
 
     def _try_step(self) -> None:
         batch, core = self.batch, self.cells[0]
