@@ -98,6 +98,15 @@ def _system_packages() -> Iterator[Finding]:
         )
 
 
+def _npm() -> Iterator[Finding]:
+    found = shutil.which("npm")
+    if found:
+        yield Finding("npm", Level.OK, found)
+    else:
+        remedy = "for the harnesses claude-code, codex, opencode and qwen-code: `apt-get install -y nodejs npm`"
+        yield Finding("npm", Level.WARNING, "not found", remedy)
+
+
 def _namespaces() -> Iterator[Finding]:
     remedy = (
         "allow user namespaces: `sysctl -w kernel.unprivileged_userns_clone=1` (Debian), "
@@ -184,5 +193,5 @@ def _available_memory() -> int:
 
 
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
-    _python, _packages, _requirements, _torch, _system_packages, _namespaces, _machine, _home, _ports, _servers,
+    _python, _packages, _requirements, _torch, _system_packages, _npm, _namespaces, _machine, _home, _ports, _servers,
 )  # fmt: skip
