@@ -136,7 +136,7 @@ class Durations:
         uniform, w = self.random.random, self.workload
         median_s, cap_s = HOUR_S * w.execution_h * exp(self._gauss() * w.log_sd_between), HOUR_S * w.cap_h
         unresolved, no_work = w.unresolved_share, w.unresolved_share + w.no_work_share
-        sd, tail_share, spare = w.log_sd_within, w.tail_share, self._spare
+        sd, tail_share, spare, new = w.log_sd_within, w.tail_share, self._spare, tuple.__new__
         draws = []
         for _ in range(size):
             if spare is None:  # `_gauss` written out: this is done for every execution
@@ -149,7 +149,7 @@ class Durations:
             if tail < tail_share:
                 seconds *= (1.0 - uniform()) ** (-1.0 / w.tail_exponent)
             if fate >= no_work:
-                draws.append(Draw(seconds if seconds < cap_s else cap_s, True, True))
+                draws.append(new(Draw, (seconds if seconds < cap_s else cap_s, True, True)))
             elif fate < unresolved:
                 draws.append(Draw(min(seconds, cap_s), False, False))
             else:
