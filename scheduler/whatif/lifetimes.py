@@ -6,6 +6,7 @@ Kaplan and Meier (1958) gives each duration that was seen its probability under 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import accumulate
 from random import Random
@@ -30,18 +31,17 @@ class Lifetimes:
         self.beyond = max(0.0, survival) if self.masses else 1.0  # of outlasting everything that was seen
         mean_s = sum(s * m for s, m in zip(self.seconds, self.masses, strict=True)) / max(1e-12, sum(self.masses))
         self._excess_s = self._mean_excess(events) or max(mean_s, 1.0)
-        self._tails = list(accumulate(reversed(self.masses)))[::-1]  # mass of this duration and all longer ones
+        self._sums = [0.0, *accumulate(self.masses)]  # mass of all shorter durations
 
     def draw(self, random: Random, longer_than_s: float = 0.0) -> float:
         """A duration, given that it exceeds `longer_than_s`. Always the same number of random draws."""
         place, excess = random.random(), random.expovariate(1.0 / self._excess_s)
-        first = next((i for i, s in enumerate(self.seconds) if s > longer_than_s), len(self.seconds))
-        inside = self._tails[first] if first < len(self.seconds) else 0.0
-        left = place * (inside + self.beyond)
-        for seconds, mass in zip(self.seconds[first:], self.masses[first:], strict=True):
-            left -= mass
-            if left < 0.0:
-                return seconds
+        first = bisect_right(self.seconds, longer_than_s)
+        shorter = self._sums[first]
+        wanted = shorter + place * (self._sums[-1] - shorter + self.beyond)
+        found = max(first, bisect_right(self._sums, wanted) - 1)
+        if found < len(self.seconds) and wanted < self._sums[-1]:
+            return self.seconds[found]
         start = max(longer_than_s, self.seconds[-1] if self.seconds else 0.0)
         return max(min(start + excess, self.longest_s), longer_than_s * (1.0 + 1e-9))
 
