@@ -21,6 +21,8 @@ class Answer:
         self._head = Head(f"{dialect.reply_id_prefix}{call.id}", MODEL, call.input_tokens, int(call.created))
         self._id = [(dialect.request_id_header, call.id.encode())]
         self._gone = False
+        self._is_silent, self._sent_at = False, 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
     async def give(self, receive: Receive) -> None:
         call = self._call
@@ -32,6 +34,8 @@ class Answer:
         finally:
             call.leave(reader)
             watcher.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
 
     async def _watch(self, receive: Receive, reader: asyncio.Event) -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -56,16 +60,19 @@ class Answer:
     async def _stream(self, reader: asyncio.Event) -> None:
         call, encoder = self._call, self._dialect.stream(self._head, self._call.request)
         num_sent, started, loop = 0, False, asyncio.get_running_loop()
+        self._sent_at = loop.time()
+        self._watch_silence(reader)
         while not self._gone:
             events = call.events[num_sent:]
             if not events:
-                timer = loop.call_later(KEEP_ALIVE_S, reader.set)
                 await reader.wait()
-                timer.cancel()
                 reader.clear()
                 events = call.events[num_sent:]
             if self._gone:
                 return
+            if not events and not self._is_silent:
+                continue
+            self._is_silent, self._sent_at = False, loop.time()
             if not started:
                 if events and isinstance(events[0], Failure):
                     return await refuse(self._send, self._dialect, Refusal(events[0].kind, events[0].message))
@@ -78,6 +85,15 @@ class Answer:
             await self._send({"type": "http.response.body", "body": body, "more_body": not ended})
             if ended:
                 return
+
+    def _watch_silence(self, reader: asyncio.Event) -> None:
+        """Wake the stream when it has said nothing for KEEP_ALIVE_S. One timer in all, not one for every event."""
+        loop = asyncio.get_running_loop()
+        left = self._sent_at + KEEP_ALIVE_S - loop.time()
+        if left <= 0:
+            self._is_silent, left = True, KEEP_ALIVE_S
+            reader.set()
+        self._timer = loop.call_later(left, self._watch_silence, reader)
 
     def _ended(self) -> bool:
         events = self._call.events

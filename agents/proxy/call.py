@@ -219,8 +219,11 @@ class LiveCall:
         rid = f"{secrets.token_hex(8)}-{session.execution.id}-{session.execution.attempt}-{self.number}"
         body = await self._body(cell, rid, left, stream)
         patience = asyncio.timeout(services.first_token_s + (0 if stream else services.idle_s))
+        extend_at, is_left = 0.0, False
 
         def is_gone() -> None:
+            nonlocal is_left
+            is_left = True
             patience.reschedule(loop.time())
 
         self._leave_engine = is_gone
@@ -230,7 +233,10 @@ class LiveCall:
                 async for chunk in services.engines.generate(cell.engine_url, cell.engine_key, body, stream):
                     added = reader.take(chunk)
                     if added:
-                        patience.reschedule(loop.time() + services.idle_s)
+                        now = loop.time()
+                        if now >= extend_at and not is_left:  # a timer for every token would cost more than the token
+                            patience.reschedule(now + 1.1 * services.idle_s)
+                            extend_at = now + 0.1 * services.idle_s
                         self._take(added)
                         if self.parser.stopped_by is not None and self.moves and reader.finish is None:
                             services.engines.abort(cell.engine_url, cell.engine_key, rid)
