@@ -32,6 +32,8 @@ class Scene:
     surprises: bool = False
     #: The harness may end before the script does.
     shortens: bool = False
+    #: No reply is asked for twice.
+    is_patient: bool = False
 
 
 def write(words: Vocabulary, path: str, text: str) -> Call:
@@ -153,6 +155,6 @@ SCENES = {
         Scene("malformed", malformed, shortens=True),
         Scene("engine-error", engine_error, seen=("one", "two", "three")),
         Scene("broken-stream", broken_stream, seen=("one",), breaks=True),
-        Scene("slow-first-byte", slow_first_byte, seen=("one",)),
+        Scene("slow-first-byte", slow_first_byte, seen=("one",), is_patient=True),
     )
 }

@@ -92,6 +92,8 @@ def test_a_harness_is_recorded_as_it_is(
     least = 2 if scene.shortens else len(scene.parts(words, theatre.relay.cut, 0)["main"])
     assert found.roles["main"] >= least, found.roles
     assert (execution.num_malformed_calls > 0) == scene.shortens
+    if scene.is_patient:
+        assert len(play.takes) == least + words.num_auxiliary
     assert found.roles["auxiliary"] == words.num_auxiliary, found.roles
     assert execution.harness["version"] == (version or DRIVERS[harness].version)
 

@@ -25,7 +25,7 @@ class MiniSwe(Bundled):
         if version == self.version:
             return None
         program = "packages/minisweagent/__init__.py"
-        return Recipe(self.name, version, "pip", {"mini-swe-agent": version}, program, size_mb=200)
+        return Recipe(self.name, version, "pip", {"mini-swe-agent": version}, program, size_mb=730)
 
     def launch(self, assignment: Assignment) -> Launch:
         own = {

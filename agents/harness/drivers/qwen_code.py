@@ -48,6 +48,7 @@ class QwenCode(Packaged):
             "OPENAI_BASE_URL": f"{assignment.base_url}/v1",
             "OPENAI_API_KEY": assignment.key,
             "OPENAI_MODEL": "policy",
+            "QWEN_STREAM_IDLE_TIMEOUT_MS": "0",
             "QWEN_SETTINGS": json.dumps(settings),
         }
         setup = 'mkdir -p "$HOME/.qwen" && printf %s "$QWEN_SETTINGS" > "$HOME/.qwen/settings.json"'

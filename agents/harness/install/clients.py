@@ -23,11 +23,13 @@ def run(recipe: Recipe, folder: Path, lock: int, beat: Callable[[], None]) -> No
     The client holds `lock` too: where its installer dies it may go on, and the next one waits for it.
     """
     command = _npm(recipe, folder) if recipe.client == "npm" else _pip(recipe, folder)
-    log = folder / "install.log"
+    log, scratch = folder / "install.log", folder / "tmp"
+    scratch.mkdir(exist_ok=True)
     with log.open("wb") as out:
         process = subprocess.Popen(
             command,
             cwd=folder,
+            env={**os.environ, "TMPDIR": str(scratch)},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
@@ -41,6 +43,7 @@ def run(recipe: Recipe, folder: Path, lock: int, beat: Callable[[], None]) -> No
             process.kill()
             process.wait()
             raise
+    shutil.rmtree(scratch, ignore_errors=True)
     if code != 0:
         said = "\n".join(log.read_text(errors="replace").strip().splitlines()[-8:])
         raise InstallError(
