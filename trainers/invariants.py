@@ -83,8 +83,8 @@ INVARIANTS: tuple[Invariant, ...] = (
     ),
     by_sql(
         "batch_holds_its_groups",
-        "a batch counts the groups it admitted and their votes, none of an older burst (none of another at all unless the "
-        "policy mixes bursts), consumed exactly when it stepped",
+        "a batch counts the groups it admitted and their votes, none of an older burst and none of another unless the "
+        "policy mixes bursts; they are consumed exactly when it stepped",
         """
         SELECT b.number AS batch, b.state, b.num_groups, n.groups, b.num_votes, n.votes, n.of_other_bursts, n.consumed
         FROM trainers_batch b CROSS JOIN LATERAL (
