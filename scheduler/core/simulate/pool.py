@@ -21,11 +21,13 @@ class Execution:
 
     __slots__ = ("done", "draw", "group", "launch_version", "started_progress", "started_s", "version_sum")
 
+    launch_version: int  # these four from its start on
+    started_s: float
+    started_progress: float
+    version_sum: float  # the pool's at its start; from its end on the mean version of its tokens
+
     def __init__(self, group: object, draw: Draw) -> None:
-        self.group, self.draw = group, draw
-        self.done = False
-        self.launch_version = 0
-        self.started_s = self.started_progress = self.version_sum = 0.0
+        self.group, self.draw, self.done = group, draw, False
 
 
 class Pool:
