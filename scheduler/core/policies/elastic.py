@@ -36,10 +36,10 @@ class Elastic(Policy):
     def move_cells(self, plan: Plan) -> None:
         _fill_rollout(plan)
         for cell in in_training(plan):
-            if cell.is_core:
-                _core_after_step(plan, cell, self.supply(plan))
-            else:
+            if not cell.is_core:
                 _satellite_in_training(plan, cell)
+            elif plan.snapshot.batch is None:
+                _core_after_step(plan, cell, self.supply(plan))
         core = plan.core
         if core is not None and any(cell is core for cell in plan.serving()):
             _core_leaves(plan, core, self.supply(plan), self.hold_s(plan.settings))
@@ -67,10 +67,7 @@ def _fill_rollout(plan: Plan) -> None:
 
 def _core_after_step(plan: Plan, core: Cell, found: Supply) -> None:
     """Without a batch the core stays only if the next one can open (or an evaluation must come first)."""
-    snapshot = plan.snapshot
-    if snapshot.batch is not None or snapshot.version >= plan.settings.steps:
-        return
-    if found.there:
+    if plan.snapshot.version >= plan.settings.steps or found.there:
         return
     pin = plan.orders.pin(core)
     if pin is None or pin.role != core.role:

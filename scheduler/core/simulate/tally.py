@@ -92,7 +92,7 @@ class Tally:
             self.chain_s[number] = max(
                 self.chain_s.get(number, 0.0), min(best * max(seconds), self.workload.harness_timeout_s)
             )
-            ages += [batch.version - e.launch_version for e in group.executions if e.draw.votes and e.draw.works]
+            ages += [batch.version - e.launch_version for e in group.executions if e.draw[1] and e.draw[2]]
         self.steps.append(Step(batch.number, now_s, len(batch.groups), sum(ages) / len(ages) if ages else 0.0))
 
     def work(self) -> facts.Work:

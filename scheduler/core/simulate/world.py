@@ -387,7 +387,7 @@ class World:
         assert batch is not None
         assert not batch.sealed
         burst = group.burst
-        burst.ready = [ready for ready in burst.ready if ready.id != group.id]
+        burst.ready.pop(next(place for place, ready in enumerate(burst.ready) if ready.id == group.id))
         burst.num_admitted += 1
         burst.picture = None
         group.state = "admitted"
