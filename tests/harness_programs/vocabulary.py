@@ -54,6 +54,7 @@ CLAUDE_CODE = Vocabulary(
         },
     ),
     cues=(("summary", "Your task is to create a detailed summary"),),
+    overflow_tokens=100_000,
 )
 
 QWEN_CODE = Vocabulary(
