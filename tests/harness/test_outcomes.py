@@ -12,7 +12,7 @@ from agents.executions.run import run_next
 from agents.executions.worker import Worker
 from agents.models import Assessment, Execution
 from tests.harness.conftest import SocketBackstage
-from tests.harness.rows import queue, write_task
+from tests.harness.rows import TEST, queue, write_task
 from tests.harness.watching import in_namespace
 from tests.proxy.backstage import tool_text
 
@@ -77,18 +77,23 @@ def test_work_is_scored_in_a_fresh_environment_where_the_task_says_so(
     )  # fmt: skip
 
 
-def test_without_any_of_its_artifacts_there_is_no_work_to_assess(
-    stage: SocketBackstage, worker: Worker, tmp_path: Path
+STRICT = "#!/bin/bash\ngrep -q apple /app/a.txt && echo 1 > /logs/verifier/reward.txt\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "test", "expected"),
+    [
+        ("touch b.txt", STRICT, ("no-work", "nothing_assessable", 0.0)),
+        ("echo pear > a.txt", STRICT, ("unresolved", "reward_missing", None)),
+        ("touch b.txt", TEST, ("complete", "completed", 0.0)),
+    ],
+    ids=["nothing crossed", "something crossed", "judged all the same"],
+)
+def test_where_no_artifact_was_left_and_the_verifier_gives_no_reward_there_was_no_work(
+    stage: SocketBackstage, worker: Worker, tmp_path: Path, command: str, test: str, expected: tuple[str, str, float]
 ) -> None:
-    idle = tool_text("bash", command="touch b.txt")
-    found = play(stage, worker, write_task(tmp_path / "t", SEPARATE), idle, "done")
-    assert found == ("no-work", "nothing_assessable", 0.0)
-    assert Execution.objects.get().training_reward == 0.0
-
-
-def test_anything_in_the_artifacts_folder_is_work(stage: SocketBackstage, worker: Worker, tmp_path: Path) -> None:
-    note = tool_text("bash", command="echo x > /logs/artifacts/note")
-    assert play(stage, worker, write_task(tmp_path / "t", SEPARATE), note, "done")[0] == "complete"
+    task_set = write_task(tmp_path / "t", SEPARATE, test=test)
+    assert play(stage, worker, task_set, tool_text("bash", command=command), "done") == expected
 
 
 def test_an_evaluator_that_breaks_is_unresolved_and_not_zero(

@@ -16,6 +16,8 @@ from agents.harness.sandbox.workspace import Workspace, read_log, read_untrusted
 from agents.harness.taskformat.local import verifier_image
 from agents.harness.worksite import Worksite
 
+_NOTHING_CROSSED = "none of the artifacts that its separate verifier gets was left, and it gave no reward"
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -48,10 +50,10 @@ def _evaluate(server: SandboxServer, site: Worksite, evaluation: Evaluation, dea
             ("/bin/bash", "-c", hook.command), site.user(hook.user), workspace.path / "collect.log"
         )
         _run(server, spec, min(deadline, time.monotonic() + hook.timeout_s))
+    nothing_crossed = False
     if site.task.config.verifier.environment_mode == "separate":
         spec = _separate(server, site, deadline)
-        if _nothing_crossed(site):
-            return Verdict(Status.NO_WORK, reason="none of the artifacts that a separate verifier gets was left")
+        nothing_crossed = _nothing_crossed(site)
     else:
         workspace.upload_tests(site.task.path / "tests")
         user = site.user(site.task.config.verifier.user)
@@ -63,7 +65,10 @@ def _evaluate(server: SandboxServer, site: Worksite, evaluation: Evaluation, dea
         return _unresolved(Reason.EVALUATION_TIMEOUT, "the verifier did not end in its time", log=log)
     if end.cause != "exited":
         return _unresolved(Reason.EVALUATOR_CRASHED, f"the verifier was stopped: {end.cause} limit", end.code, log)
-    return _verdict(workspace, evaluation, end, log)
+    verdict = _verdict(workspace, evaluation, end, log)
+    if nothing_crossed and verdict.reason_code is Reason.REWARD_MISSING:
+        return replace(verdict, status=Status.NO_WORK, reason_code=None, reason=_NOTHING_CROSSED)
+    return verdict
 
 
 def _verdict(workspace: Workspace, evaluation: Evaluation, end: Exit, log: str) -> Verdict:
