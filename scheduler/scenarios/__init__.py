@@ -162,6 +162,11 @@ def _checked(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
             f"burst_batches + burst_lead is {s.burst_batches + s.burst_lead}, at most max_staleness + 1 = "
             f"{s.max_staleness + 1} keeps the staleness bound"
         )
+    if scenario.workload.min_votes > s.executions_per_group:
+        raise BadScenario(
+            f"min_votes {scenario.workload.min_votes} exceeds executions_per_group {s.executions_per_group}: no group "
+            "would ever be usable"
+        )
     if s.training_cells >= s.cells:
         raise BadScenario(f"training_cells {s.training_cells} leaves no cell of {s.cells} for rollout")
     if s.min_rollout_cells > s.cells:

@@ -4,6 +4,7 @@ import pytest
 
 from scheduler.core.simulate import Stuck, Workload, World, simulate
 from scheduler.core.snapshot import Override
+from scheduler.scenarios import BadScenario, load
 from tests.simulate.strategies import make_settings
 
 
@@ -40,3 +41,8 @@ def test_an_order_that_ends_lets_the_run_go_on() -> None:
     world.run()
     assert world.version == 4
     assert world.tally.steps[0].finished_s > 3_600.0
+
+
+def test_a_scenario_in_which_every_group_would_be_void_is_refused() -> None:
+    with pytest.raises(BadScenario, match="min_votes 2 exceeds executions_per_group 1: no group would ever be usable"):
+        load("baseline-set").changed({"executions_per_group": 1})
