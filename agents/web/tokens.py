@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.core.codec import decode_call
+from agents.core.tree import common_prefix
 from agents.models import Call, Execution, Trajectory
 
 WINDOW_TOKENS = 384
@@ -99,12 +100,6 @@ def trained_mask(
         for start, end in trajectory.targets:
             mask[start : min(end, shared)] = True
     return mask
-
-
-def common_prefix(a: NDArray[np.int32], b: NDArray[np.int32]) -> int:
-    size = min(len(a), len(b))
-    different = np.flatnonzero(a[:size] != b[:size])
-    return int(different[0]) if len(different) else size
 
 
 def window(path: PathTokens, trained: NDArray[np.bool_], start: int, size: int) -> list[Token]:

@@ -31,7 +31,11 @@ def processed_run() -> Made:
         broken = record(execution, 6, [1], [2])
         Call.objects.filter(pk=broken.pk).update(tokens=b"\x01torn")
         Call.objects.filter(execution=execution, number=5).update(
-            error='=HYPERLINK("http://example.org")', false_fork=True, messages=[{"role": "user", "content": "hé\n✓"}],
+            error='=HYPERLINK("http://example.org")', false_fork=True,
+            departure={
+                "call": 4, "position": 0, "recorded_ids": [60, 8], "recorded_text": "", "given_ids": [70], "given_text": "",
+            },
+            messages=[{"role": "user", "content": "hé\n✓"}],
         )  # fmt: skip
         finish_execution(execution.pk, 1, verdict, HarnessEnd(execution.index, num_malformed_calls=execution.index))
     admit_group(made.batch(version=3).pk, group.pk)
