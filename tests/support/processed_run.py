@@ -33,7 +33,8 @@ def processed_run() -> Made:
         Call.objects.filter(execution=execution, number=5).update(
             error='=HYPERLINK("http://example.org")', false_fork=True,
             departure={
-                "call": 4, "position": 0, "recorded_ids": [60, 8], "recorded_text": "", "given_ids": [70], "given_text": "",
+                "call": 4, "position": 0, "recorded_ids": [60, 8], "recorded_text": "", "given_ids": [70],
+                "given_text": "",
             },
             messages=[{"role": "user", "content": "hé\n✓"}],
         )  # fmt: skip
