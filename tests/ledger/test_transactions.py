@@ -40,7 +40,7 @@ def test_two_transactions_that_lock_each_other_out_both_happen_once(
     other.join(timeout=60)
     names = {"".join(sorted(name)) for name in Project.objects.values_list("name", flat=True)}
     assert names == {"ab"}
-    assert len(tries) == 3
+    assert len(tries) > 2  # which one gives way, and how often, is the database's choice
 
 
 def test_any_other_error_is_not_tried_again(database_url: str, projects: tuple[int, int]) -> None:
