@@ -100,10 +100,12 @@ def _pip(recipe: Recipe, folder: Path) -> list[str]:
 
 
 def _pip_checksums(folder: Path) -> dict[str, str]:
+    """From pip's report: `hashes`, or `hash` before pip 23.1 (the pip of Debian 12)."""
     report = json.loads((folder / _PIP_REPORT).read_text())
     found = {}
     for item in report["install"]:
         name = f"{item['metadata']['name']}@{item['metadata']['version']}"
-        hashes = item.get("download_info", {}).get("archive_info", {}).get("hashes", {})
+        archive = item.get("download_info", {}).get("archive_info", {})
+        hashes = archive.get("hashes") or dict([archive["hash"].split("=", 1)] if "hash" in archive else [])
         found[name] = next((f"{kind}:{value}" for kind, value in sorted(hashes.items(), reverse=True)), "")
     return found
