@@ -90,6 +90,20 @@ def test_the_pages_answer_marked_as_simulated(browser: Client, saved: Simulation
     assert browser.get(f"/simulations/{saved.pk}/?policy=async-best").context["shown"].policy_kind == "async-best"
 
 
+def test_the_comparison_is_over_all_seeds_as_the_command_tells_it(browser: Client, saved: Simulation) -> None:
+    rows = {row.policy: row for row in browser.get(f"/simulations/{saved.pk}/").context["policies"]}
+    for policy in ("elastic", "async-best"):
+        results = [run.result for run in saved.runs.filter(policy_kind=policy).order_by("seed")]
+        bounds = [result["bound_h_per_step"] for result in results]
+        row = rows[policy]
+        assert len(set(bounds)) == 2
+        assert row.bound == pytest.approx(sum(bounds) / 2)
+        assert row.over == pytest.approx(saved.summary["hours_per_step"][policy] / row.bound - 1.0)
+        assert row.cell_hours == pytest.approx(saved.summary["hours"][policy] * saved.settings["cells"])
+        assert row.moves == pytest.approx(sum(result["switches"] for result in results) / 2)
+        assert row.busy == pytest.approx(sum(result["utilisation"]["training_busy"] for result in results) / 2)
+
+
 def test_the_navigation_leads_to_simulations_and_an_empty_list_says_the_command(browser: Client) -> None:
     assert 'href="/simulations/"' in browser.get("/").content.decode()
     assert "manage.py simulate --preset baseline-set" in browser.get("/simulations/").content.decode()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, fields
+from statistics import fmean, median
 from typing import Any
 
 from django.contrib import messages
@@ -28,7 +30,8 @@ EXAMPLE = ".venv/bin/python manage.py simulate --preset baseline-set --policy el
 
 @dataclass(frozen=True)
 class PolicyRow:
-    """One policy of the comparison: figures of the summary, shares and moves of the run that is shown."""
+    """One policy of the comparison, over all its seeds as in the command's table: medians of hours and the bound,
+    means of shares and moves. `run`: its first seed, whose series are shown."""
 
     policy: str
     run: Any
@@ -37,7 +40,13 @@ class PolicyRow:
     hours_per_step: float
     ratio: float | None
     ratio_half: float | None
+    cell_hours: float
     staleness: float
+    rollout: float
+    training: float
+    busy: float
+    moves: float
+    bound: float
     over: float
     definition: str
 
@@ -141,25 +150,34 @@ def _ratios(summary: dict[str, Any]) -> list[tuple[str, float, float | None]]:
 
 
 def _policy_rows(found: Any, runs: list[Any]) -> list[PolicyRow]:
-    summary, first = found.summary, {}
-    hours = summary["hours"]
+    summary = found.summary
+    by_policy: dict[str, list[Any]] = defaultdict(list)
     for run in runs:
-        first.setdefault(run.policy_kind, run)
-    return [
-        PolicyRow(
-            policy=policy,
-            run=first[policy],
-            hours=hours[policy],
-            hours_half=_half(summary["hours_interval_95"][policy]),
-            hours_per_step=summary["hours_per_step"][policy],
-            ratio=summary["ratio_to_elastic"][policy],
-            ratio_half=_half(summary["ratio_interval_95"][policy]),
-            staleness=summary["E_d"][policy],
-            over=summary["hours_per_step"][policy] / first[policy].result["bound_h_per_step"] - 1.0,
-            definition=definition(policy) if policy in scenarios.POLICIES else "",
-        )
-        for policy in queries.in_order(hours)
-    ]
+        by_policy[run.policy_kind].append(run)
+    return [_policy_row(summary, policy, by_policy[policy]) for policy in queries.in_order(summary["hours"])]
+
+
+def _policy_row(summary: dict[str, Any], policy: str, runs: list[Any]) -> PolicyRow:
+    results = [run.result for run in runs]
+    bound = median(result["bound_h_per_step"] for result in results)
+    return PolicyRow(
+        policy=policy,
+        run=runs[0],
+        hours=summary["hours"][policy],
+        hours_half=_half(summary["hours_interval_95"][policy]),
+        hours_per_step=summary["hours_per_step"][policy],
+        ratio=summary["ratio_to_elastic"][policy],
+        ratio_half=_half(summary["ratio_interval_95"][policy]),
+        cell_hours=median(result["cell_hours"] for result in results),
+        staleness=summary["E_d"][policy],
+        rollout=fmean(result["utilisation"]["rollout"] for result in results),
+        training=fmean(result["utilisation"]["training"] for result in results),
+        busy=fmean(result["utilisation"]["training_busy"] for result in results),
+        moves=fmean(result["switches"] for result in results),
+        bound=bound,
+        over=summary["hours_per_step"][policy] / bound - 1.0,
+        definition=definition(policy) if policy in scenarios.POLICIES else "",
+    )
 
 
 def _half(interval: list[float] | None) -> float | None:
