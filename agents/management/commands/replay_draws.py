@@ -36,11 +36,7 @@ class Command(BaseCommand):
             raise CommandError(f"there is no execution {options['execution']}")
         result = replay_draws(execution)
         if result.bounds is None:
-            raise CommandError(
-                f"execution {execution.pk} has no draws: it is {execution.state}"
-                f"{f' ({execution.outcome})' if execution.outcome else ''}, and selection draws when its group is "
-                "admitted to a batch"
-            )
+            raise CommandError(_no_draws(execution))
         if options["json"]:
             self.stdout.write(json.dumps(as_json(result, with_draws=True)))
         else:
@@ -97,3 +93,14 @@ def as_json(result: Replayed, with_draws: bool = False) -> dict[str, Any]:
         "first_difference": asdict(result.difference) if result.difference else None,
     }
     return found | ({"draws": result.recorded["draws"]} if with_draws else {})
+
+
+def _no_draws(execution: Execution) -> str:
+    """Why there is nothing to draw again."""
+    if execution.group.kind == "evaluation":
+        return f"execution {execution.pk} has no draws: it was for an evaluation, and those are never trained"
+    outcome = f" ({execution.outcome})" if execution.outcome else ""
+    return (
+        f"execution {execution.pk} has no draws: it is {execution.state}{outcome}, and selection draws when its group "
+        "is admitted to a batch"
+    )
