@@ -2,7 +2,6 @@
 
     scenario = fit_run(run_id)          # raises TooLittle while too little is recorded
     scenario.recorded                   # seconds per execution, a tuple per complete group: replayed in their order
-    resampled(scenario, seed)           # the same with groups drawn anew: what another run would have met by chance
     scenario.fit                        # what was measured, what is assumed, recorded against simulated
 
 Durations come from groups that are complete: those still running are the long ones, so a part of a group would make
@@ -14,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import exp, log, sqrt
-from random import Random
 from statistics import fmean, median
 from typing import Any
 
@@ -82,14 +80,6 @@ def recorded_groups(recording: Recording) -> tuple[tuple[float, ...], ...]:
                 execution.took_s * load.factor.get(execution.id, load.mean_factor)
             )
     return tuple(tuple(by_group[number]) for number in sorted(by_group))
-
-
-def resampled(scenario: Scenario, seed: int) -> Scenario:
-    """With the recorded groups drawn anew, with replacement, by `seed`: the bootstrap of the run's own groups."""
-    if not scenario.recorded:
-        return scenario
-    random = Random(f"groups {seed}")
-    return replace(scenario, recorded=tuple(random.choices(scenario.recorded, k=len(scenario.recorded))))
 
 
 def _workload(
@@ -183,21 +173,28 @@ def trajectories_q(drawn: Sequence[int], j_max: int) -> float | None:
 
 
 def fit_error(recording: Recording, scenario: Scenario) -> dict[str, Any]:
-    """The run's own settings simulated with its own durations, beside what was recorded. Shares are signed."""
+    """The run's own settings simulated with its own durations, beside what was recorded. Shares are signed.
+
+    `whole`: the run has ended with all its steps. Its hours are then those of the whole run, what comes after the last
+    step included, as in the figures of a simulated run; else both are counted up to the last step that is recorded.
+    """
+    num_steps = len(recording.steps)
+    stepped_s, now_s = recording.working_s(recording.steps[-1].stepped_s), recording.working_s(recording.now_s)
+    whole = recording.ended and num_steps >= scenario.settings.steps
+    first_s = min((row.launched_s for row in recording.executions if row.launched_s is not None), default=0.0)
     groups = recorded_groups(recording)
     took_s = [row.took_s for row in recording.executions if row.group in recording.complete_groups and row.took_s]
     figures: dict[str, Any] = {
         "groups": len(groups),
         "executions": len(took_s),
-        "steps": len(recording.steps),
+        "steps": num_steps,
+        "whole": whole,
+        "first_launch_s": first_s,
         "policy_kind": recording.policy_kind,
         "alpha": recording.load.alpha,
         "alpha_error": recording.load.alpha_error,
         "load_note": recording.load.why,
-        "recorded": {
-            "execution_s": fmean(took_s),
-            "hours_per_step": recording.working_s(recording.steps[-1].stepped_s) / len(recording.steps) / HOUR_S,
-        },
+        "recorded": {"execution_s": fmean(took_s), **_hours(num_steps, stepped_s, now_s if whole else None)},
     }
     try:
         result = simulate(
@@ -205,10 +202,25 @@ def fit_error(recording: Recording, scenario: Scenario) -> dict[str, Any]:
         )
     except Stuck as error:
         return figures | {"stuck": str(error)}
-    row = result.step_rows[min(len(recording.steps), len(result.step_rows)) - 1]
-    simulated = {
-        "execution_s": result.execution_h * HOUR_S,
-        "hours_per_step": row.finished_s / len(recording.steps) / HOUR_S,
+    num_simulated = min(num_steps, len(result.step_rows))
+    finished_s = result.step_rows[num_simulated - 1].finished_s
+    end_s = result.hours * HOUR_S if whole else None
+    simulated = {"execution_s": result.execution_h * HOUR_S, **_hours(num_simulated, finished_s, end_s)}
+    told = {name: value for name, value in figures["recorded"].items() if value and not _is_brief(name, value, now_s)}
+    return figures | {"simulated": simulated, "error": {name: simulated[name] / told[name] - 1.0 for name in told}}
+
+
+def _hours(num_steps: int, stepped_s: float, end_s: float | None) -> dict[str, float]:
+    """`hours_per_step` up to `end_s`, and of a whole run its two parts; without an end up to the last step."""
+    if end_s is None:
+        return {"hours_per_step": stepped_s / num_steps / HOUR_S}
+    return {
+        "hours_per_step": end_s / num_steps / HOUR_S,
+        "hours_to_last_step": stepped_s / HOUR_S,
+        "hours_after_last_step": (end_s - stepped_s) / HOUR_S,
     }
-    error = {name: simulated[name] / value - 1.0 for name, value in figures["recorded"].items() if value}
-    return figures | {"simulated": simulated, "error": error}
+
+
+def _is_brief(name: str, hours: float, whole_s: float) -> bool:
+    """Too short for a share of it to say anything: a run without a last evaluation ends with its last step."""
+    return name == "hours_after_last_step" and hours * HOUR_S < 0.01 * whole_s

@@ -66,6 +66,7 @@ class Recording:
     measures: Measures
     load: LoadEffect = NO_EFFECT
     event_seq: int = 0
+    ended: bool = False  # then `now_s` is when it ended
 
     def working_s(self, until_s: float) -> float:
         """Seconds up to then in which the run was not paused."""
@@ -78,7 +79,7 @@ start AS (SELECT coalesce(started_at, created_at) AS at, coalesce(finished_at, n
 training AS (SELECT * FROM agents_group WHERE run_id = %(run)s AND kind = 'training')
 SELECT json_build_object(
     'run', (SELECT json_build_object('config', config, 'policy_kind', policy_kind, 'version', version,
-        'event_seq', event_seq) FROM run),
+        'event_seq', event_seq, 'ended', finished_at IS NOT NULL) FROM run),
     'now', (SELECT extract(epoch FROM until - at) FROM start),
     'executions', (SELECT json_agg(json_build_object(
         'id', e.id, 'group', g.number,
@@ -158,6 +159,7 @@ def read(run_id: int) -> Recording | None:
         measures=measure(run_id),
         load=load_effect(run_id, config["cells"], config["concurrency_per_cell"]),
         event_seq=rows["run"]["event_seq"],
+        ended=rows["run"]["ended"],
     )
 
 

@@ -19,7 +19,12 @@ from scheduler.simulations.summary import Interval, PolicySummary, Summary
 
 WIDTH_OF_FILES = 132
 WIDTH_OF_TABLE = 124
-FITTED = {"execution_s": "mean execution", "hours_per_step": "per step"}
+FITTED = {
+    "execution_s": "mean execution",
+    "hours_per_step": "per step",
+    "hours_to_last_step": "up to the last step",
+    "hours_after_last_step": "after the last step (last evaluation)",
+}
 #: Runs that are all shorter are told in minutes.
 SHORT_H = 2.0
 #: Settings that every reader asks for first, with the sign they have in the design.
@@ -170,8 +175,11 @@ def fit_lines(scenario: Scenario) -> Iterator[str]:
     for name, recorded in fit["recorded"].items():
         simulated, error = fit.get("simulated", {}).get(name), fit.get("error", {}).get(name)
         per_hour = 1.0 / 3600.0 if name.endswith("_s") else 1.0
-        beside = "" if simulated is None else f", simulated {_long(simulated * per_hour)} ({error:+.1%})"
-        yield f"  {FITTED[name]}: recorded {_long(recorded * per_hour)}{beside}"
+        beside = "" if simulated is None else f", simulated {_long(simulated * per_hour)}"
+        beside += "" if error is None else f" ({error:+.1%})"
+        span = "the whole run by its steps" if fit.get("whole") else "up to the last recorded step"
+        counted = f", {span}" if name == "hours_per_step" else ""
+        yield f"  {FITTED[name]}: recorded {_long(recorded * per_hour)}{beside}{counted}"
     w = scenario.workload
     training = f"{_long(w.train_cell_h)} of training per batch on one cell"
     pieces = f"micro-steps per group {w.micro_steps_per_group}"

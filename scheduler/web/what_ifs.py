@@ -12,7 +12,7 @@ from django.utils import timezone
 from agents.actions.errors import NotFound
 from agents.models import Run
 from scheduler.models import WhatIf, WhatIfPoint
-from scheduler.whatif.answer import PointAnswer, answers, best_of, recommendation
+from scheduler.whatif.answer import AgainstRecorded, PointAnswer, against_recorded, answers, best_of, recommendation
 from scheduler.whatif.question import SPANS, Question, told
 
 #: A worker that takes longer than this to begin or to renew its lease is worth a word.
@@ -30,6 +30,7 @@ class Shown:
     recommendation: list[str] = field(default_factory=list)
     best: PointAnswer | None = None
     note: str = ""
+    against: AgainstRecorded | None = None
 
     @property
     def is_open(self) -> bool:
@@ -86,6 +87,7 @@ def what_if_of(run: Run, what_if_id: int | None) -> Shown:
         recommendation=recommendation(found, row.fit),
         best=best_of(found),
         note=_note(row, timezone.now()),
+        against=against_recorded(found, row.fit),
     )
 
 

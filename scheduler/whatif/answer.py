@@ -64,6 +64,7 @@ class PointAnswer:
     cell_ratio: Interval | None = None  # of cell-hours
     mean_staleness: float | None = None
     steps: int = 0
+    hours_then: float | None = None  # mean over seeds, from the start to the last recorded step
     why_not_live: str = ""
 
     @property
@@ -127,7 +128,37 @@ def _answer(
         ),
         mean_staleness=fmean(staleness) if staleness else None,
         steps=max(row["steps"] for row in rows),
+        hours_then=_mean_then(rows),
     )
+
+
+def _mean_then(rows: Sequence[Mapping[str, Any]]) -> float | None:
+    found = [row["hours_then"] for row in rows if row.get("hours_then") is not None]
+    return fmean(found) if len(found) == len(rows) else None
+
+
+@dataclass(frozen=True)
+class AgainstRecorded:
+    """Hours per step of the present settings as the answer has them, and as the run took them over the same span."""
+
+    answered: float
+    recorded: float
+
+    @property
+    def error(self) -> float:
+        return self.answered / self.recorded - 1.0
+
+
+def against_recorded(points: Sequence[PointAnswer], fit: Mapping[str, Any]) -> AgainstRecorded | None:
+    """Of a run that is asked whole: the whole of it when it has ended, else up to the last step that is recorded.
+
+    None when the answer begins where the run stands, of which nothing is recorded.
+    """
+    recorded, steps = fit.get("recorded", {}).get("hours_per_step"), fit.get("steps")
+    if not points or points[0].hours is None or points[0].hours_then is None or not recorded or not steps:
+        return None
+    hours = points[0].hours.mean if fit.get("whole") else points[0].hours_then
+    return AgainstRecorded(hours / steps, recorded)
 
 
 def in_words(ratio: Interval, more: str, less: str) -> str:
@@ -237,7 +268,8 @@ def _doubts(points: Sequence[PointAnswer], fit: Mapping[str, Any]) -> list[str]:
                 found.append(
                     f"With {point.label} it trains on older tokens: E[d] {base:.1f} becomes {base + change:.1f}."
                 )
-    error = fit.get("error", {}).get("hours_per_step")
+    against = against_recorded(points, fit)
+    error = against.error if against is not None else fit.get("error", {}).get("hours_per_step")
     if error is not None and abs(error) > POOR_FIT:
         found.append(
             f"Take it with care: simulated with its own settings this run is {abs(100 * error):.0f}% "

@@ -52,7 +52,7 @@ class Left:
 class Inputs:
     """`recorded`: seconds per execution of each complete group. Without a `snapshot` the run can only be asked whole.
 
-    Times are seconds since the run's start; groups are known by their number.
+    Times are seconds since the run's start; groups are known by their number. `num_steps` were recorded.
     """
 
     policy_kind: str
@@ -66,6 +66,7 @@ class Inputs:
     switches: tuple[Left, ...] = ()
     micro_steps: tuple[Left, ...] = ()
     evaluation_left_s: tuple[float, ...] = ()
+    num_steps: int = 0
 
     def pack(self) -> bytes:
         return zlib.compress(json.dumps(to_json(self)).encode())

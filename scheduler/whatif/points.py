@@ -1,18 +1,20 @@
 """Simulate one point of a what-if with one seed. Pure: the same inputs, changes and seed give the same figures.
 
 A seed stands for two kinds of chance, and both are drawn alike for every point: which groups the run happened to
-record (they are drawn anew, with replacement), and which of those the executions to come will be like.
+record (they are drawn anew, with replacement), and which of those the executions to come will be like. Both draw from
+groups dispatched about then: a run's durations drift, and groups of all times in one burst would make each burst wait
+for the slowest time of the run, which makes the whole run longer than it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from statistics import median_high
-from typing import Any
+from typing import Any, TypeVar
 
-from scheduler.core.simulate import Stuck, World
+from scheduler.core.simulate import Result, Stuck, World
 from scheduler.core.simulate.resume import EVALUATING, FINISHED, RUNNING, GroupThen, Moment, Resumed, Underway
 from scheduler.core.simulate.workload import HOUR_S, Draw
 from scheduler.core.snapshot import Snapshot
@@ -21,7 +23,11 @@ from scheduler.whatif.inputs import Inputs, LiveGroup, One
 from scheduler.whatif.lifetimes import Lifetimes
 from scheduler.whatif.question import Question, scenario_of
 
+T = TypeVar("T")
+
 MAX_GROUPS = 8192
+#: Groups on either side that stand for one, at least; a batch when that is more.
+MIN_REACH = 4
 #: A simulated run that takes more events than this is given up.
 MAX_EVENTS = 5_000_000
 ENDED = (FINISHED, EVALUATING)
@@ -42,6 +48,7 @@ def simulate_point(
         "seed": seed,
         "hours": result.hours,
         "steps": result.steps,
+        "hours_then": _hours_then(inputs, question, result),
         "cells": result.cells,
         "cell_hours": result.cell_hours * size,  # of cells of the present size
         "E_d": result.mean_staleness if result.staleness else None,
@@ -51,6 +58,13 @@ def simulate_point(
         "training_busy": result.utilisation["training_busy"],
         "switches": sum(result.switches.values()),
     }
+
+
+def _hours_then(inputs: Inputs, question: Question, result: Result) -> float | None:
+    """Hours from the run's start to the last step that is recorded; None unless the run is simulated from there."""
+    if question.span != "whole" or not 0 < inputs.num_steps <= len(result.step_rows):
+        return None
+    return result.step_rows[inputs.num_steps - 1].finished_s / HOUR_S
 
 
 def target_version(inputs: Inputs, question: Question) -> int | None:
@@ -88,13 +102,24 @@ def _world(inputs: Inputs, question: Question, changes: Mapping[str, Any], seed:
     random = Random(f"what-if {seed}")
     lifetimes = lifetimes_of(inputs)
     pool = [*inputs.recorded, *_imputed(inputs, lifetimes, random)]
-    seen = random.choices(pool, k=len(pool))
-    recorded = tuple(random.choices(seen, k=min(MAX_GROUPS, (settings.steps + 8) * settings.groups_per_batch)))
+    reach = max(MIN_REACH, settings.groups_per_batch)
+    seen = drawn_near(pool, len(pool), reach, random)
+    num_groups = min(MAX_GROUPS, (settings.steps + 8) * settings.groups_per_batch)
+    recorded = tuple(drawn_near(seen, num_groups, reach, random))
     if question.span == "whole" or inputs.snapshot is None:
         return World(settings, workload, policy, seed, recorded=recorded)
     moment = _moment(inputs, inputs.snapshot, lifetimes, random)
     overrides = tuple(o for o in inputs.snapshot.overrides if o.cell_index is None or o.cell_index < settings.cells)
     return Resumed(moment, settings, workload, policy, seed, recorded=recorded, overrides=overrides)
+
+
+def drawn_near(pool: Sequence[T], count: int, reach: int, random: Random) -> list[T]:
+    """`count` draws with replacement: each from those at most `reach` places away, from all beyond the pool's end."""
+    found = []
+    for place in range(count):
+        near = pool[max(0, place - reach) : place + reach + 1] if place < len(pool) else pool
+        found.append(random.choice(near))
+    return found
 
 
 def lifetimes_of(inputs: Inputs) -> Lifetimes:

@@ -76,6 +76,7 @@ def read_inputs(run: Run, question: Question) -> tuple[Inputs, dict[str, Any]]:
         settings=settings,
         workload=scenario.workload,
         recorded=scenario.recorded,
+        num_steps=len(recording.steps),
     )
     if question.span != "whole":
         inputs = _with_picture(run, recording, inputs, observation.snapshot)

@@ -7,7 +7,7 @@ import pytest
 from agents.models import Project, Run
 from scheduler.core.simulate import simulate
 from scheduler.scenarios import BadScenario, Scenario, load
-from scheduler.simulations.fit import TooLittle, fit_run, resampled, trajectories_q
+from scheduler.simulations.fit import TooLittle, fit_run, trajectories_q
 from tests.whatif.simulated_rows import write_run
 
 #: A cluster whose executions do not slow with load: what a recording without calls can say of a run.
@@ -85,15 +85,6 @@ def test_groups_that_still_run_do_not_make_everything_look_faster(scenario: Scen
     assert fitted.fit["groups"] == partial.groups.exclude(state="dispatched").count()
     assert fitted.fit["groups"] < partial.groups.count()
     assert sum(len(group) for group in fitted.recorded) == fitted.fit["executions"]
-
-
-def test_drawing_groups_anew_keeps_groups_whole_and_depends_on_the_seed_alone(run: Run) -> None:
-    fitted = fit_run(run.pk)
-    first, second = resampled(fitted, 1), resampled(fitted, 2)
-    assert first == resampled(fitted, 1)
-    assert first.recorded != second.recorded
-    assert set(first.recorded) <= set(fitted.recorded)
-    assert len(first.recorded) == len(fitted.recorded)
 
 
 def test_too_short_a_recording_is_refused_with_what_is_needed(scenario: Scenario, project: Project) -> None:

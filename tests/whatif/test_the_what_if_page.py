@@ -79,6 +79,21 @@ def test_asking_leads_to_the_answer_which_is_polled_until_it_is_there(operator: 
     assert f"what-if-chart-{row.pk}" in result.content.decode()
 
 
+def test_a_whole_run_is_measured_against_what_it_took_on_the_same_page(
+    operator: Client, run: Run, asked: Asked
+) -> None:
+    row = asked(span="whole", rho_min="0.4")
+    work.work_on(row.pk)
+    result = operator.get(f"/runs/{run.pk}/what-if/{row.pk}/result/")
+    assert "Time per step as answered above, groups drawn anew" in text_of(result)
+    assert "the time up to the last step that was recorded" in text_of(result)
+    rest = asked(rho_min="0.4")
+    work.work_on(rest.pk)
+    other = text_of(operator.get(f"/runs/{run.pk}/what-if/{rest.pk}/result/"))
+    assert "as answered above" not in other
+    assert "Time per step, groups replayed in their order" in other
+
+
 def test_a_mistake_is_told_at_its_field_and_nothing_starts(operator: Client, run: Run) -> None:
     checked = operator.post(f"/runs/{run.pk}/what-if/check/", form(run, rho_min="0.2, x", hours="", span="hours"))
     assert checked.status_code == 200
