@@ -55,6 +55,12 @@ def route(request: Request) -> Route:
     return Route(base, found, dialect)
 
 
+def sender(request: Request, base: str) -> str:
+    """Who sends it: the address that it goes to, and the client program."""
+    program = request.headers.get("user-agent", "").partition("/")[0]
+    return f"{request.headers.get('host', '')}{base} {program}"
+
+
 @dataclass(slots=True)
 class Segments:
     """Names the execution of each model call: same address and program, numbers that rise."""
@@ -63,8 +69,7 @@ class Segments:
     _part: dict[str, int] = field(default_factory=dict)
 
     def of(self, request: Request, base: str) -> str:
-        program = request.headers.get("user-agent", "").partition("/")[0]
-        base = f"{request.headers.get('host', '')}{base} {program}"
+        base = sender(request, base)
         if request.seq <= self._highest.get(base, -1):
             self._part[base] = self._part.get(base, 1) + 1
         self._highest[base] = request.seq

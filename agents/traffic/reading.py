@@ -1,12 +1,13 @@
 """Captured traffic, line by line.
 
 A capture has one JSON object per line: `{"kind": "request", "seq", "method", "path", "headers", "body", …}` and
-`{"kind": "response", "seq", "status", "reply", …}`, in the order in which they happened. Responses may be missing.
+`{"kind": "response", "seq", "status", "reply", …}`, in the order in which they happened. Responses may be missing;
+`agents.traffic.order` finds the order of a file whose lines stand in another. `t` is the time of a line in seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ class Request:
     path: str
     headers: dict[str, str]
     body: dict[str, Any] | None
+    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Response:
     seq: int
     status: int
     reply: dict[str, Any] | None
+    at: float | None = None
 
     @property
     def has_failed(self) -> bool:
@@ -56,6 +59,15 @@ class BadLine:
 Line = Request | Response | BadLine
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a line stands: its number, and the file's bytes from `start` to `end`."""
+
+    line: int
+    start: int
+    end: int
+
+
 def read(path: Path) -> Iterator[tuple[Line, int]]:
     """(line, bytes read so far) for each line that is not empty. Raises NotReadable."""
     num_bytes = 0
@@ -69,6 +81,19 @@ def read(path: Path) -> Iterator[tuple[Line, int]]:
         raise NotReadable(f"{path}: {error.strerror or error}") from error
 
 
+def read_places(path: Path, places: Iterable[Place]) -> Iterator[tuple[Line, int]]:
+    """(line, bytes read so far) for the lines at these places, one after another. Raises NotReadable."""
+    num_bytes = 0
+    try:
+        with path.open("rb") as file:
+            for place in places:
+                file.seek(place.start)
+                num_bytes += place.end - place.start
+                yield _line(place.line, file.read(place.end - place.start)), num_bytes
+    except OSError as error:
+        raise NotReadable(f"{path}: {error.strerror or error}") from error
+
+
 def _line(number: int, raw: bytes) -> Line:
     try:
         value = orjson.loads(raw)
@@ -76,7 +101,8 @@ def _line(number: int, raw: bytes) -> Line:
         return BadLine(number, f"no JSON: {error}")
     if not isinstance(value, dict):
         return BadLine(number, "no JSON object")
-    kind, seq = value.get("kind"), value.get("seq")
+    kind, seq, at = value.get("kind"), value.get("seq"), value.get("t")
+    at = float(at) if isinstance(at, int | float) else None
     if kind not in ("request", "response"):
         return BadLine(number, f"kind is {kind!r}, neither request nor response")
     if not isinstance(seq, int):
@@ -85,7 +111,7 @@ def _line(number: int, raw: bytes) -> Line:
         status, reply = value.get("status"), value.get("reply")
         if not isinstance(status, int):
             status = 200 if reply is not None else FAILED
-        return Response(number, seq, status, reply if isinstance(reply, dict) else None)
+        return Response(number, seq, status, reply if isinstance(reply, dict) else None, at)
     method, path = value.get("method"), value.get("path")
     if not isinstance(method, str) or not isinstance(path, str):
         return BadLine(number, "a request needs a method and a path")
@@ -96,9 +122,8 @@ def _line(number: int, raw: bytes) -> Line:
         except orjson.JSONDecodeError:
             body = None
     headers = _headers(value.get("headers"))
-    return Request(
-        number, seq, method.upper(), path.partition("?")[0], headers, body if isinstance(body, dict) else None
-    )
+    body = body if isinstance(body, dict) else None
+    return Request(number, seq, method.upper(), path.partition("?")[0], headers, body, at)
 
 
 def _headers(value: Any) -> dict[str, str]:

@@ -31,7 +31,8 @@ from agents.proxy.record import Prepared, Record
 from agents.proxy.rendering import Rendering
 from agents.traffic import executions
 from agents.traffic.executions import Route, Segments
-from agents.traffic.reading import BadLine, Line, Request, Response, read
+from agents.traffic.order import Order
+from agents.traffic.reading import BadLine, Line, Request, Response, read, read_places
 from agents.traffic.replies import reply_message
 
 #: How many replies, the newest ones, a later request may name to go on from.
@@ -62,6 +63,8 @@ class Row:
     #: Of a false fork: what it should have kept, and the seq of the request whose turn that is.
     departure: Departure | None = None
     departs_from_seq: int | None = None
+    #: The first request with the same input, where there is one with an answer.
+    repeats: Row | None = None
 
     def revise(self, role: str) -> None:
         """Later requests showed that its role is another."""
@@ -150,6 +153,8 @@ class _Execution:
         self.facts: dict[int, CallFacts] = {}
         self.rows: dict[int, Row] = {}
         self._open: dict[int, _Open] = {}
+        #: The call that each one builds on.
+        self._parents: dict[int, RecordedCall | None] = {}
         #: Requests and replies by the ids of the replies.
         self._named: dict[str, tuple[ModelRequest, Message]] = {}
 
@@ -160,9 +165,12 @@ class _Execution:
         while self._adopt(request, prepared):
             prepared = self.record.prepare(request, headers, route.path)
         number = len(self.rows)
-        parent, kept = self._parent(prepared)
+        first = self._repeated(prepared)
+        parent, kept = self._parent(prepared, first)
+        self._parents[number] = parent
         prepared = self.record.begin(number, request, prepared)
         self.rows[number] = row
+        row.repeats = None if first is None else self.rows[first.number].repeats or self.rows[first.number]
         row.role, row.conversation = prepared.role, prepared.conversation
         row.parent_seq = None if parent is None else self.rows[parent.number].seq
         row.prefix_kept = kept
@@ -210,6 +218,9 @@ class _Execution:
             self._fold(call, np.empty(0, np.int32), answered=False)
         for number, role in self.record.conversations.revised.items():
             self.rows[number].revise(role)
+        for row in self.rows.values():
+            if row.repeats is not None and not row.prefix_kept and row.role != AUXILIARY:
+                row.branch_reason = row.branch_reason or row.repeats.branch_reason
         for number, facts in self.facts.items():
             self.facts[number] = CallFacts(self.rows[number].role, facts.acknowledged)
         leaves, _ = find_leaves(self.tree, self.facts, Bounds(_ENDLESS, _ENDLESS, DEFAULT_ORDER))
@@ -273,14 +284,20 @@ class _Execution:
         self.facts[call.number] = CallFacts(call.row.role, answered)
         self._open.pop(call.row.seq, None)
 
-    def _parent(self, prepared: Prepared) -> tuple[RecordedCall | None, bool]:
+    def _repeated(self, prepared: Prepared) -> RecordedCall | None:
+        """The answered call whose input this is once more."""
+        match = prepared.match
+        return match.parent if match.after == "prompt" and match.start == len(match.keys) - 1 else None
+
+    def _parent(self, prepared: Prepared, first: RecordedCall | None) -> tuple[RecordedCall | None, bool]:
         """The call that a request builds on, and whether the request's input begins with all of that call's tokens."""
         match, history = prepared.match, prepared.place.history()
         if prepared.role == AUXILIARY:
             return None, True
         parent = match.parent
-        if parent is not None and match.after == "prompt" and match.start == len(match.keys) - 1:
-            parent = parent.parent
+        if first is not None:
+            is_aside = self.rows[first.number].role == AUXILIARY
+            parent = first.parent if is_aside else self._parents[first.number]
         elif parent is None and prepared.branch_reason:
             turn = match.recognised[-1][1] if match.recognised else None
             parent = history.summary or history.last or turn
@@ -294,9 +311,15 @@ class _Execution:
 
 def replay(path: Path, profile: str, rendering: Rendering, progress: Progress | None = None) -> Replayed:
     """Replay one file. `profile` is a profile's name, or "auto". Raises NotReadable."""
-    detections = executions.detections(line for line, _ in read(path) if isinstance(line, Request))
-    file = _File(str(path), profile, rendering, detections)
-    for line, num_bytes in read(path):
+    order = Order()
+    detections = executions.detections(line for line in order.watch(read(path)) if isinstance(line, Request))
+    places, notes = order.changed(), list[str]()
+    if places is not None:
+        lines = read_places(path, places)
+        detections = executions.detections(line for line, _ in lines if isinstance(line, Request))
+        notes.append(f"{path}: its lines are not in the order of their seq; they were read in that order")
+    file = _File(str(path), profile, rendering, detections, notes)
+    for line, num_bytes in read(path) if places is None else read_places(path, places):
         file.take(line)
         if progress is not None:
             progress(path, num_bytes)
@@ -306,7 +329,9 @@ def replay(path: Path, profile: str, rendering: Rendering, progress: Progress | 
 class _File:
     """A capture while it is replayed."""
 
-    def __init__(self, name: str, profile: str, rendering: Rendering, detections: dict[str, Detection]) -> None:
+    def __init__(
+        self, name: str, profile: str, rendering: Rendering, detections: dict[str, Detection], notes: list[str]
+    ) -> None:
         self._name, self._profile, self._rendering, self._detections = name, profile, rendering, detections
         self._default = next(iter(detections.values()), Detection(generic.PROFILE.name, "", 0.0))
         self._segments = Segments()
@@ -314,7 +339,7 @@ class _File:
         #: The execution of the newest request of each number.
         self._newest: dict[int, _Execution] = {}
         self._rows: list[Row] = []
-        self._notes: list[str] = []
+        self._notes = notes
         self._num_bad_lines = 0
 
     def take(self, line: Line) -> None:

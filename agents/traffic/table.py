@@ -37,13 +37,13 @@ def explain(path: Path, found: Replayed, profile: str, rendering: Rendering) -> 
     if not found.rows:
         yield f"{path}: holds no requests"
     if profile == "auto":
-        for seen in found.detections.values():
-            if not seen.is_sure:
-                like = f"likeliest: {seen.best}, {seen.confidence:.2f}" if seen.confidence else "it bears no known mark"
-                yield (
-                    f"{path}: unsure which harness this is ({like}); roles come from the shape of the traffic; "
-                    "--profile NAME names the harness"
-                )
+        unsure = {(seen.best, seen.confidence): seen for seen in found.detections.values() if not seen.is_sure}
+        for seen in unsure.values():
+            like = f"likeliest: {seen.best}, {seen.confidence:.2f}" if seen.confidence else "it bears no known mark"
+            yield (
+                f"{path}: unsure which harness this is ({like}); roles come from the shape of the traffic; "
+                "--profile NAME names the harness"
+            )
     for row in found.rows:
         if (left := row.departure) is not None:
             recorded, given = (rendering.tokenizer.decode(ids) for ids in (left.recorded_ids, left.given_ids))
@@ -81,6 +81,8 @@ class Progress:
 
 def _cells(row: Row) -> tuple[str, ...]:
     branch = "FALSE FORK" if row.departure is not None else row.branch_reason or ""
+    if not branch and not row.prefix_kept and row.repeats is not None:
+        branch = f"repeats {row.repeats.seq}"
     return (
         str(row.seq),
         row.method,
