@@ -96,3 +96,30 @@ def test_a_capture_is_not_written_over_and_ends_with_a_signal(tmp_path: Path) ->
         assert "1 requests written" in child.stdout.read()
         assert child.wait(20) == 0
     assert [json.loads(line)["kind"] for line in out.read_text().splitlines()] == ["request", "response"]
+
+
+@pytest.mark.parametrize("content", ["", "{not json\n[]\n", '{"kind": "response", "seq": 1, "status": 200}\n'])
+def test_a_file_without_any_request_fails_and_the_totals_still_end_the_output(content: str, tmp_path: Path) -> None:
+    file, out = tmp_path / "nothing.jsonl", StringIO()
+    file.write_text(content)
+    with pytest.raises(CommandError, match="holds a request"):
+        call_command("replay_traffic", str(file), "--json", stdout=out, stderr=StringIO())
+    [totals] = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert list(totals) == TOTALS
+    assert totals["requests"] == 0
+    out = StringIO()
+    with pytest.raises(CommandError, match="holds a request"):
+        call_command("replay_traffic", str(file), stdout=out, stderr=StringIO())
+    assert out.getvalue() == ""
+    with pytest.raises(CommandError, match="1 of 2 files"):
+        _run(str(file), str(CAPTURE))
+
+
+@pytest.mark.parametrize(
+    "url", ["notaurl", "", "http://", "ftp://host/v1", "http://host:99999", "localhost:8000", "http://h/?key=1"]
+)
+def test_an_upstream_that_is_no_url_is_refused_before_anything_is_written(url: str, tmp_path: Path) -> None:
+    out = tmp_path / "capture.jsonl"
+    with pytest.raises(CommandError, match=r"--upstream .*http://HOST:PORT"):
+        call_command("capture", "--out", str(out), "--upstream", url)
+    assert not out.exists()

@@ -9,6 +9,7 @@ import signal
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.core.management.base import BaseCommand, CommandError
 
@@ -43,6 +44,8 @@ class Command(BaseCommand):
     def handle(self, *, out: Path, upstream: str | None, scripted: str | None, **options: Any) -> None:
         if out.exists() and not options["force"]:
             raise CommandError(f"{out} is there already; --force writes over it")
+        if upstream is not None and (why := _why_no_url(upstream)):
+            raise CommandError(f"--upstream {upstream}: {why}; it looks like http://HOST:PORT or https://HOST/PATH")
         try:
             model = ScriptedModel(json.loads(Path(scripted).read_text()) if scripted else DEFAULT)
         except (OSError, json.JSONDecodeError, BadScript) as error:
@@ -76,6 +79,20 @@ class Command(BaseCommand):
 
     def _say(self, line: str) -> None:
         self.stdout.write(line)
+
+
+def _why_no_url(text: str) -> str:
+    """Why a text is no base URL of a server; "" when it is one."""
+    try:
+        url = urlsplit(text)
+        has_host = bool(url.hostname) and url.port != 0
+    except ValueError as error:
+        return str(error)
+    if url.scheme not in ("http", "https"):
+        return "the URL does not begin with http:// or https://"
+    if not has_host or any(c.isspace() for c in text):
+        return "the URL names no server"
+    return "a base URL has no query and no fragment" if url.query or url.fragment else ""
 
 
 def _port(text: str) -> int:

@@ -61,13 +61,16 @@ class Command(BaseCommand):
                 self.stderr.write(note)
             for line in explain(path, found, profile, used):
                 self.stderr.write(line)
-            self._print(found, json)
+            num_unread += not found.rows
+            if found.rows:
+                self._print(found, json)
             totals.add(found.totals)
+        if json or totals.requests:
+            self.stdout.write(_line(totals.public()) if json else table_of_totals(totals))
         if num_unread == len(files):
-            raise CommandError("none of the files could be read")
-        self.stdout.write(_line(totals.public()) if json else table_of_totals(totals))
+            raise CommandError("none of the files could be read, or none holds a request as `capture` writes them")
         if num_unread:
-            raise CommandError(f"{num_unread} of {len(files)} files could not be read")
+            raise CommandError(f"{num_unread} of {len(files)} files could not be read or hold no request")
 
     def _print(self, found: Any, as_json: bool) -> None:
         if as_json:
