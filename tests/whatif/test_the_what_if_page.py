@@ -86,6 +86,7 @@ def test_a_whole_run_is_measured_against_what_it_took_on_the_same_page(
     work.work_on(row.pk)
     result = operator.get(f"/runs/{run.pk}/what-if/{row.pk}/result/")
     assert "Time per step as answered above, groups drawn anew" in text_of(result)
+    assert "from the start of the run to its end, the last evaluation included" in text_of(result)
     assert "the time up to the last step that was recorded" in text_of(result)
     rest = asked(rho_min="0.4")
     work.work_on(rest.pk)
