@@ -43,6 +43,29 @@ def test_an_order_that_ends_lets_the_run_go_on() -> None:
     assert world.tally.steps[0].finished_s > 3_600.0
 
 
+@pytest.mark.parametrize(("failures", "repair_s"), [(1000.0, 100_000.0), (1.0, 1e7), (100.0, 600.0)])
+def test_cells_that_fail_too_often_end_the_run_with_the_reason(failures: float, repair_s: float) -> None:
+    workload = Workload(cell_failures_per_h=failures, repair_s=repair_s)
+    told = []
+    for _ in range(2):
+        with pytest.raises(Stuck) as stuck:
+            simulate(make_settings(), workload, "elastic", 1)
+        told.append(str(stuck.value))
+    assert "of 4 after" in told[0]
+    assert "cells fail too often: more than 10,000 times per cell since the last optimizer step" in told[0]
+    assert f"cell_failures_per_h is {failures:g}, repair_s {repair_s:g}" in told[0]
+    assert told[0] == told[1]
+
+
+def test_failures_are_counted_from_one_step_to_the_next() -> None:
+    settings = make_settings()
+    world = World(settings, Workload(cell_failures_per_h=0.5, repair_s=60.0), "elastic", 1)
+    world.run()
+    assert world.version == 4
+    assert world.tally.num_failures > 0
+    assert world.tally.num_failures_since_step < world.tally.num_failures
+
+
 def test_a_scenario_in_which_every_group_would_be_void_is_refused() -> None:
     with pytest.raises(BadScenario, match="min_votes 2 exceeds executions_per_group 1: no group would ever be usable"):
         load("baseline-set").changed({"executions_per_group": 1})

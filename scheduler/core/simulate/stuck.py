@@ -12,9 +12,15 @@ from scheduler.core.simulate.workload import HOUR_S
 if TYPE_CHECKING:
     from scheduler.core.simulate.world import World
 
+#: Failures without an optimizer step, per cell, after which no further step is waited for.
+MAX_FAILURES_PER_CELL = 10_000
+
 
 class Stuck(RuntimeError):
-    """The run cannot go on: nothing is due and no decision is accepted. The message says what was refused and why."""
+    """The run cannot go on: nothing is due and no decision is accepted, or cells fail too often for a step to end.
+
+    The message says what was refused and why.
+    """
 
 
 def why_stuck(world: World) -> str:
@@ -32,6 +38,18 @@ def why_void(world: World, reason: str) -> str:
         f"{_where(world)}: {reason}; a group needs the votes of min_votes {needed} of "
         f"{world.settings.executions_per_group} executions, unresolved_share {lost:g} of them have none"
     )
+
+
+def count_failure(world: World) -> None:
+    """One more failure since the last step, also of a cell that is lost already. Raises Stuck for too many."""
+    tally, num_cells = world.tally, len(world.cells)
+    tally.num_failures_since_step += 1
+    if tally.num_failures_since_step > MAX_FAILURES_PER_CELL * num_cells:
+        raise Stuck(
+            f"{_where(world)}: cells fail too often: more than {MAX_FAILURES_PER_CELL:,} times per cell since the last "
+            f"optimizer step; cell_failures_per_h is {world.workload.cell_failures_per_h:g}, repair_s "
+            f"{world.workload.repair_s:g}"
+        )
 
 
 def _where(world: World) -> str:

@@ -27,6 +27,7 @@ class Tally:
     switches: dict[str, int] = field(default_factory=lambda: {"to_training": 0, "to_rollout": 0})
     num_computing: int = 0
     num_failures: int = 0
+    num_failures_since_step: int = 0
     num_executions: int = 0
     num_timeouts: int = 0
     execution_s: float = 0.0
@@ -80,6 +81,7 @@ class Tally:
         self.num_computed += 1
 
     def stepped(self, batch: SimBatch, now_s: float) -> None:
+        self.num_failures_since_step = 0
         ages: list[int] = []
         best = self.workload.slowdown(0.0)
         for group in batch.groups:

@@ -22,7 +22,7 @@ from scheduler.core.simulate.parts import SimBatch, SimBurst, SimCell, SimEvalua
 from scheduler.core.simulate.pool import INFINITE, Execution, Pool
 from scheduler.core.simulate.result import Result
 from scheduler.core.simulate.stretch import let_time_pass
-from scheduler.core.simulate.stuck import Stuck, why_stuck, why_unsettled, why_void
+from scheduler.core.simulate.stuck import Stuck, count_failure, why_stuck, why_unsettled, why_void
 from scheduler.core.simulate.tally import Tally
 from scheduler.core.simulate.workload import HOUR_S, Durations, Workload
 
@@ -539,6 +539,7 @@ class World:
     def _fail(self, cell: SimCell) -> None:
         """A cell dies: its claims return; with the core the open batch's ledger is reset. It comes back repaired."""
         self._plan_failure(cell)
+        count_failure(self)
         if cell.role in (facts.LOST, facts.STARTING):
             return
         self.tally.num_failures += 1
