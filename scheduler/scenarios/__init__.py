@@ -14,12 +14,14 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from scheduler.core.policies import REGISTRY
 from scheduler.core.settings import Settings
 from scheduler.core.simulate import Workload
+from scheduler.core.simulate.workload import MAX_S
 
 PRESET_DIR = Path(__file__).parent
 #: Cluster defaults of the settings the simulator reads (settings.md); evaluations are off unless asked for.
@@ -41,6 +43,9 @@ DEFAULTS: Mapping[str, Any] = {
     "eval_every_steps": 0,
     "eval_tasks": 0,
 }
+
+#: A whole number beyond it is no setting.
+MAX_WHOLE = 10**12
 
 
 class BadScenario(ValueError):
@@ -69,6 +74,13 @@ class Scenario:
             ),
             changes,
         )
+
+
+def check_name(name: str) -> None:
+    """Raises BadScenario for what is neither a run setting nor a parameter of the workload."""
+    known = _names(Settings) | Workload.names()
+    if name not in known:
+        raise BadScenario(f"{name!r} is no setting of the simulator; known: {', '.join(sorted(known))}")
 
 
 def preset_names() -> list[str]:
@@ -111,14 +123,24 @@ def parse(data: Mapping[str, Any], name: str) -> Scenario:
 
 
 def _recorded(table: Mapping[str, Any], name: str) -> tuple[tuple[float, ...], ...]:
-    groups = table.get("seconds", [])
+    if not table:
+        return ()
+    groups: Any = table.get("seconds")
+    if groups == []:
+        raise BadScenario(f"{name}: [recorded] seconds is empty; leave the table out to draw durations")
     good = isinstance(groups, list) and all(
-        isinstance(group, list) and group and all(isinstance(s, int | float) and s > 0 for s in group)
-        for group in groups
+        isinstance(group, list) and group and all(_is_duration(s) for s in group) for group in groups
     )
     if not good or set(table) - {"seconds"}:
-        raise BadScenario(f"{name}: [recorded] holds seconds = [[…], […]]: a list of positive seconds per group")
+        raise BadScenario(
+            f"{name}: [recorded] holds seconds = [[…], […]]: a list of positive seconds per group, "
+            f"each at most {MAX_S:,.0f}"
+        )
     return tuple(tuple(float(s) for s in group) for group in groups)
+
+
+def _is_duration(seconds: Any) -> bool:
+    return isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds <= MAX_S
 
 
 def _names(kind: type) -> set[str]:
@@ -132,8 +154,14 @@ def _typed(changes: Mapping[str, Any], kind: type) -> dict[str, Any]:
     for name, value in changes.items():
         if name not in types:
             continue
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        if isinstance(value, str):
+            raise BadScenario(f"{name} needs a number, got {value!r}, which is a string: write it without quotes")
+        if isinstance(value, bool) or not isinstance(value, int | float):
             raise BadScenario(f"{name} needs a number, got {value!r}")
+        if isinstance(value, float) and not isfinite(value):
+            raise BadScenario(f"{name} needs a finite number, got {value!r}")
+        if isinstance(value, int) and abs(value) > MAX_WHOLE:
+            raise BadScenario(f"{name} needs a number of at most {MAX_WHOLE:,}, got one of {len(str(value))} digits")
         if types[name] == "int" and value != int(value):
             raise BadScenario(f"{name} needs a whole number, got {value!r}")
         found[name] = int(value) if types[name] == "int" else float(value)
@@ -148,13 +176,15 @@ def _workload(workload: Workload, changes: dict[str, Any]) -> Workload:
 
 
 def _checked(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
-    known = _names(Settings) | Workload.names()
-    if unknown := sorted(set(changes) - known):
-        raise BadScenario(f"{unknown[0]!r} is no setting of the simulator; known: {', '.join(sorted(known))}")
+    for name in sorted(changes):
+        check_name(name)
     s = scenario.settings
     for name, least in _LEAST.items():
         if getattr(s, name) < least:
             raise BadScenario(f"{name} is {getattr(s, name)}, at least {least} is needed")
+    for name, most in _MOST.items():
+        if getattr(s, name) > most:
+            raise BadScenario(f"{name} is {getattr(s, name):,}, at most {most:,} is allowed")
     if not 0 < s.rho_min <= 1:
         raise BadScenario(f"rho_min is {s.rho_min}, it must be in (0, 1]")
     if s.burst_batches + s.burst_lead > s.max_staleness + 1:
@@ -185,6 +215,14 @@ _LEAST = {
     **dict.fromkeys(("burst_batches", "max_void_groups"), 1),
     **dict.fromkeys(("burst_lead", "max_staleness", "supply_hold_s", "min_rollout_cells", "training_cells"), 0),
     **dict.fromkeys(("eval_every_steps", "eval_tasks"), 0),
+}
+
+_MOST = {
+    "cells": 10_000,
+    "supply_hold_s": MAX_S,
+    **dict.fromkeys(("concurrency_per_cell", "groups_per_batch", "executions_per_group", "steps"), 1_000_000),
+    **dict.fromkeys(("burst_batches", "burst_lead", "max_staleness", "max_void_groups"), 1_000_000),
+    **dict.fromkeys(("j_max", "eval_every_steps", "eval_tasks"), 1_000_000),
 }
 
 POLICIES = tuple(REGISTRY)

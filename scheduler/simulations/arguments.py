@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from scheduler.scenarios import BadScenario
+from scheduler.scenarios import BadScenario, check_name
 
 MAX_SEEDS = 10_000
 
@@ -36,7 +36,7 @@ def _range(first: int, last: int, text: str) -> tuple[int, ...]:
 
 
 def settings(texts: Sequence[str]) -> dict[str, Any]:
-    """`key=value` each. Raises BadScenario; whether a setting exists is for the scenario to say."""
+    """`key=value` each. Raises BadScenario, also for a key that is no setting."""
     found: dict[str, Any] = {}
     for text in texts:
         name, value = _assignment("--set", text)
@@ -45,7 +45,7 @@ def settings(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
-    """`key=a,b,c` each. Raises BadScenario."""
+    """`key=a,b,c` each. Raises BadScenario, also for a key that is no setting."""
     found: dict[str, list[Any]] = {}
     for text in texts:
         name, values = _assignment("--sweep", text)
@@ -71,4 +71,5 @@ def _assignment(option: str, text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip() or not value.strip():
         raise BadScenario(f"{option} takes {'key=a,b,c' if option == '--sweep' else 'key=value'}, not {text!r}")
+    check_name(name.strip())
     return name.strip(), value.strip()

@@ -33,6 +33,8 @@ def test_settings_and_sweeps_are_numbers() -> None:
         (arguments.settings, "cells", "--set takes key=value"),
         (arguments.settings, "cells=", "--set takes key=value"),
         (arguments.settings, "cells=four", "cells needs a number, got 'four'"),
+        (arguments.settings, "nope=x", "'nope' is no setting of the simulator; known: .*rho_min"),
+        (arguments.sweeps, "nope=4,x", "'nope' is no setting of the simulator; known: .*rho_min"),
         (arguments.sweeps, "cells", "--sweep takes key=a,b,c"),
         (arguments.sweeps, "cells=4,,6", "cells needs a number, got ''"),
     ],

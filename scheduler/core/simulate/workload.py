@@ -5,7 +5,7 @@ Times of executions are hours at full load of a cell; `Pool` makes them faster w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from math import cos, exp, log, pi, sin, sqrt
 from random import Random
@@ -80,35 +80,51 @@ class Workload:
         return replace(self, **changes)
 
 
+MAX_H = 10_000.0
+MAX_S = MAX_H * HOUR_S
+MAX_LOG_SD = 10.0
+#: Failures of one cell per hour: one a second.
+MAX_FAILURES_PER_H = 3_600.0
+MAX_COUNT = 1_000_000
+#: Limits that mean "none" when they are far away.
+MAX_CAP_H = 1e6
+MAX_TIMEOUT_S = 1e9
+
+Range = tuple[str, Callable[[float], bool], str]
+
+
+def _above_0(most: float, *names: str) -> Iterator[Range]:
+    must = f"must be above 0 and at most {most:,.0f}"
+    return ((name, lambda value: 0.0 < value <= most, must) for name in names)
+
+
+def _from_0(most: float, *names: str) -> Iterator[Range]:
+    must = f"must be at least 0 and at most {most:,.0f}"
+    return ((name, lambda value: 0.0 <= value <= most, must) for name in names)
+
+
 def _share(value: float) -> bool:
     return 0.0 <= value <= 1.0
 
 
-def _positive(value: float) -> bool:
-    return value > 0.0
-
-
-def _not_negative(value: float) -> bool:
-    return value >= 0.0
-
-
-_RANGES = (
-    *((name, _positive, "must be above 0") for name in ("execution_h", "cap_h", "harness_timeout_s", "train_cell_h")),
-    *((name, _positive, "must be above 0") for name in ("micro_steps_per_group", "repair_s", "eval_execution_h")),
-    *(
-        (name, _not_negative, "must be at least 0")
-        for name in (
-            *("log_sd_between", "log_sd_within", "evaluation_s", "commit_s", "to_training_s", "to_rollout_s"),
-            *("move_stall_s", "resume_stall_s", "update_stall_s", "cell_failures_per_h", "min_votes"),
-        )
-    ),
+_RANGES: tuple[Range, ...] = (
+    *_above_0(MAX_H, "execution_h", "train_cell_h", "eval_execution_h"),
+    *_above_0(MAX_CAP_H, "cap_h"),
+    *_above_0(MAX_TIMEOUT_S, "harness_timeout_s"),
+    *_above_0(MAX_S, "repair_s"),
+    *_above_0(MAX_COUNT, "micro_steps_per_group"),
+    *_from_0(MAX_LOG_SD, "log_sd_between", "log_sd_within"),
+    *_from_0(MAX_S, "evaluation_s", "commit_s", "to_training_s", "to_rollout_s"),
+    *_from_0(MAX_S, "move_stall_s", "resume_stall_s", "update_stall_s"),
+    *_from_0(MAX_FAILURES_PER_H, "cell_failures_per_h"),
+    *_from_0(MAX_COUNT, "min_votes"),
     *(
         (name, _share, "must be in [0, 1]")
         for name in ("tail_share", "unresolved_share", "no_work_share", "environment_share", "alpha")
     ),
     ("dp_efficiency", lambda value: 0.0 < value <= 1.0, "must be in (0, 1]"),
     ("trajectories_q", lambda value: 0.0 < value < 1.0, "must be in (0, 1)"),
-    ("tail_exponent", lambda value: value > 1.0, "must be above 1"),
+    ("tail_exponent", lambda value: 1.0 < value <= MAX_COUNT, f"must be above 1 and at most {MAX_COUNT:,}"),
 )
 
 
