@@ -79,6 +79,17 @@ def test_a_sweep_prints_a_block_per_point_and_marks_every_object(preset: Path) -
     assert all(row["steps"] == 4 for row in lines(out) if "seed" in row)
 
 
+def test_a_sweep_overrides_what_is_set_and_the_preset_even_where_those_could_not_be_run(preset: Path) -> None:
+    options = ("--policy", "elastic", "--seeds", 1, "--set", "cells=1", "--sweep", "cells=3,4", "--json")
+    code, out, err = run("--preset", preset, *options)
+    assert (code, err) == (0, "")
+    assert [row["cells"] for row in lines(out) if "seed" in row] == [3, 4]
+    options = ("--policy", "elastic", "--seeds", 1, "--set", "groups_per_batch=6", "--sweep", "cells=6,7")
+    code, out, _ = run("--preset", preset, *options)
+    assert code == 0
+    assert "K swept" in out
+
+
 def test_the_table_stands_beside_the_definitions_and_a_legend(preset: Path, tmp_path: Path) -> None:
     code, out, err = run("--preset", preset, "--policy", "colocate,async-best", "--seeds", 2, "--out", tmp_path)
     assert code == 0
@@ -107,6 +118,14 @@ def test_gpu_hours_are_told_when_a_cell_says_how_many_gpus_it_has(preset: Path) 
         (["--preset", "{preset}", "--set", "rho_min=0"], "it must be in (0, 1]"),
         (["--preset", "{preset}", "--seeds", "x"], "a range a-b"),
         (["--preset", "{preset}", "--jobs", "0"], "at least 1"),
+        (["--preset", "{preset}", "--gpus-per-cell", "0"], "--gpus-per-cell is 0, at least 1 is needed"),
+        (["--preset", "{preset}", "--gpus-per-cell", "-8"], "--gpus-per-cell is -8, at least 1 is needed"),
+        (["--preset", "{preset}", "--set", "execution_h=inf"], "execution_h needs a finite number, got inf"),
+        (["--preset", "{preset}", "--set", "execution_h=nan"], "execution_h needs a finite number, got nan"),
+        (["--preset", "{preset}", "--set", "execution_h=1e300"], "at most 10,000"),
+        (["--preset", "{preset}", "--sweep", "nope=4,x"], "'nope' is no setting of the simulator; known: "),
+        (["--preset", "{preset}", "--set", "cells=1", "--sweep", "rho_min=0.5,1"], "a burst is"),
+        (["--preset", "{preset}", "--set", "cells=6", "--sweep", "cells=3,1"], "at cells=1: a burst is"),
         (["--preset", "{preset}", "--write", "mine.txt"], ".toml"),
         (["--seeds", "1"], "--preset --fit-from is required"),
     ],

@@ -59,7 +59,7 @@ class Command(BaseCommand):
             "--sensitivity", action="store_true", help="move rho_min, S, N, tail, K, switch seconds, J_max, each alone"
         )
         parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default 1)")
-        parser.add_argument("--gpus-per-cell", type=int, default=0, metavar="N", help="tell GPU-hours, not cell-hours")
+        parser.add_argument("--gpus-per-cell", type=int, metavar="N", help="tell GPU-hours, not cell-hours")
         parser.add_argument("--out", type=Path, metavar="DIR", help="write plots (PNG and SVG) and results.jsonl here")
         parser.add_argument(
             "--write",
@@ -72,9 +72,11 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            scenario, changes = self._scenario(options)
-            policies = [name.strip() for name in options["policy"].split(",") if name.strip()]
+            if options["gpus_per_cell"] is not None and options["gpus_per_cell"] < 1:
+                raise BadScenario(f"--gpus-per-cell is {options['gpus_per_cell']}, at least 1 is needed")
             sweep = arguments.sweeps(options["sweep"])
+            scenario, changes = self._scenario(options, sweep)
+            policies = [name.strip() for name in options["policy"].split(",") if name.strip()]
             seeds = arguments.seeds(options["seeds"])
             if options["sensitivity"] and sweep:
                 raise BadScenario("--sensitivity moves its own settings; leave out --sweep")
@@ -109,16 +111,21 @@ class Command(BaseCommand):
         if points.num_failed:
             sys.exit(1)
 
-    def _scenario(self, options: dict[str, Any]) -> tuple[Scenario, dict[str, Any]]:
+    def _scenario(self, options: dict[str, Any], sweep: dict[str, list[Any]]) -> tuple[Scenario, dict[str, Any]]:
+        """The scenario around which is swept, and what was set and is not swept."""
         changes = arguments.settings(options["set"])
+        scenario = base_of(lambda wanted: self._changed(options, wanted), changes, sweep)
+        return scenario, {name: value for name, value in changes.items() if name not in sweep}
+
+    def _changed(self, options: dict[str, Any], changes: dict[str, Any]) -> Scenario:
         if options["fit_from"] is None:
-            return scenarios.load(options["preset"]).changed(changes), changes
+            return scenarios.load(options["preset"]).changed(changes)
         from scheduler.simulations.fitted import fitted  # reads the database
 
         scenario = fitted(options["fit_from"], changes)
         for line in table.fit_lines(scenario):
             print(line, file=sys.stderr)
-        return scenario, changes
+        return scenario
 
     def _write_scenario(self, scenario: Scenario, path: Path) -> None:
         if path.suffix != ".toml":
@@ -130,7 +137,7 @@ class Command(BaseCommand):
         print(f"wrote {path}: simulate it again with --preset {path}", file=sys.stderr)
 
     def _report(self, study: Study, changes: dict[str, Any], options: dict[str, Any]) -> Report:
-        gpus = options["gpus_per_cell"]
+        gpus = options["gpus_per_cell"] or 0
         if options["json"]:
             return JsonReport(study, name_of(options), lambda line: print(line, flush=True), gpus)
         return TextReport(study, changes, gpus)
@@ -150,7 +157,7 @@ class Command(BaseCommand):
 
     def _write(self, summaries: list[Summary], options: dict[str, Any]) -> None:
         try:
-            paths = write_results(summaries, name_of(options), options["out"], options["gpus_per_cell"])
+            paths = write_results(summaries, name_of(options), options["out"], options["gpus_per_cell"] or 0)
             paths += write_plots(summaries, options["out"])
         except OSError as error:
             raise CommandError(f"--out {options['out']}: {error.strerror or error}") from error
@@ -171,6 +178,21 @@ class Command(BaseCommand):
                 complete(summary)
             return True
         return False
+
+
+def base_of(
+    make: Callable[[dict[str, Any]], Scenario], changes: dict[str, Any], sweep: dict[str, list[Any]]
+) -> Scenario:
+    """The scenario with what was set. One that cannot be, but for settings that are swept, has their first values.
+
+    Raises BadScenario.
+    """
+    try:
+        return make(changes)
+    except BadScenario:
+        if not sweep:
+            raise
+        return make({**changes, **{name: values[0] for name, values in sweep.items()}})
 
 
 def name_of(options: dict[str, Any]) -> str:
