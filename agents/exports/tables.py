@@ -180,6 +180,7 @@ CALLS = Table(
         _own("conversation", "text", "Conversation it belongs to."),
         _own("branch_reason", "text", "Why it does not simply go on."),
         _own("false_fork", "bool", "It left recorded tokens that it should have extended."),
+        _own("departure", "json", "Where a false fork left them: the kept call, position, ids and texts."),
         _own("malformed", "bool", "Its tool call could not be parsed."),
         _own("finish_reason", "text", "As the engine said."),
         _own("sampling", "json", "Sampling parameters."),
