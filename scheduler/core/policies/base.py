@@ -17,8 +17,6 @@ class Policy(ABC):
     kind: ClassVar[str]
     #: Cells keep their side for the whole run; an evaluation may not pull one out of training.
     fixed_split: ClassVar[bool] = False
-    #: It looks at running executions, not only at complete groups and the waterlevel: a simulator must ask it often.
-    watches_executions: ClassVar[bool] = False
 
     #: A batch takes groups of all bursts, the oldest first; otherwise of one burst alone.
     mixes_bursts: ClassVar[bool] = False

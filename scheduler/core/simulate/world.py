@@ -98,7 +98,7 @@ class World:
     def run(self, until: Callable[[World], bool] | None = None) -> None:
         """To the end of the run. Raises Stuck. `until` is asked after every evaluation of `decide`."""
         heap, pool = self.heap, self.pool
-        plain = not (self.exhaustive or self.workload.evaluation_s or self.policy.watches_executions)
+        plain = not (self.exhaustive or self.workload.evaluation_s)
         plain = plain and type(self)._finished is World._finished
         while not self.done:
             if self._dirty or self.exhaustive:
@@ -265,7 +265,7 @@ class World:
             if draw.works:
                 group.num_working += 1
         waterlevel = self.dispatched - self.finished
-        if waterlevel % self.settings.concurrency_per_cell == 0 or self.policy.watches_executions:
+        if waterlevel % self.settings.concurrency_per_cell == 0:
             self._dirty = True
         if not group.num_owed:
             self._settle(group)
