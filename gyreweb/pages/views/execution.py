@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
@@ -184,36 +185,33 @@ def replay(request: HttpRequest, execution_id: int) -> HttpResponse:
 @page
 @require_POST
 def reassess(request: HttpRequest, execution_id: int) -> HttpResponse:
-    viewer = viewer_of(request)
-    found = access.execution_for(viewer, execution_id)
-    if not viewer.can_operate:
-        return HttpResponseForbidden("This needs the permission to operate runs.")
-    reason = request.POST.get("reason", "").strip()
-    if not reason:
-        messages.error(request, "To assess an execution again, say why.")
-        return redirect("execution", execution_id)
-    try:
-        request_reassessment(found, user=viewer.user, reason=reason)
-    except Refused as error:
-        messages.error(request, str(error))
-    else:
-        messages.success(request, "Queued. The verdict appears below when the evaluator has run.")
-    return redirect("execution", execution_id)
+    said = "Queued. The verdict appears below when the evaluator has run."
+    return _act(request, execution_id, "assess an execution again", request_reassessment, said)
 
 
 @page
 @require_POST
 def cancel(request: HttpRequest, execution_id: int) -> HttpResponse:
+    return _act(request, execution_id, "cancel an execution", cancel_execution)
+
+
+def _act(
+    request: HttpRequest, execution_id: int, what: str, action: Callable[..., Any], said: str = ""
+) -> HttpResponse:
+    """What an operator may do to an execution with a reason; back on its page with a word."""
     viewer = viewer_of(request)
     found = access.execution_for(viewer, execution_id)
     if not viewer.can_operate:
         return HttpResponseForbidden("This needs the permission to operate runs.")
     reason = request.POST.get("reason", "").strip()
     if not reason:
-        messages.error(request, "To cancel an execution, say why.")
+        messages.error(request, f"To {what}, say why.")
         return redirect("execution", execution_id)
     try:
-        cancel_execution(found, user=viewer.user, reason=reason)
+        action(found, user=viewer.user, reason=reason)
     except Refused as error:
         messages.error(request, str(error))
+    else:
+        if said:
+            messages.success(request, said)
     return redirect("execution", execution_id)
