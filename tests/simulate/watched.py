@@ -186,7 +186,7 @@ class Watch:
             assert execution.done
             assert group.burst.version <= execution.launch_version <= version
             assert version - execution.launch_version <= snapshot.settings.max_staleness, "staleness bound"
-            assert execution.launch_version - 1e-6 <= execution.version_sum <= version + 1e-6, "mean version of tokens"
+            assert execution.launch_version - 1e-6 <= execution.mean_version <= version + 1e-6, "mean version of tokens"
 
     # What holds at the end
 

@@ -86,7 +86,7 @@ def _underway(world: Watched, execution: Execution, waiting: set[int], verdicts:
     if id(execution) in waiting:
         return Underway(execution.draw, WAITING)
     begun = Underway(
-        execution.draw, FINISHED, launch_version=execution.launch_version, mean_version=execution.version_sum
+        execution.draw, FINISHED, launch_version=execution.launch_version, mean_version=execution.mean_version
     )
     if id(execution) in verdicts:
         return replace(begun, state=EVALUATING, verdict_in_s=verdicts[id(execution)])

@@ -71,11 +71,19 @@ class SimGroup:
     burst: SimBurst
     executions: list[Execution]
     num_owed: int
-    num_votes: int = 0
-    num_working: int = 0  # executions that give training work
-    started_s: float = -1.0  # launch of its first execution
+    num_votes: int  # this one and the next when all have finished
+    num_working: int  # executions that give training work
     settled_s: float = 0.0
     state: str = "dispatched"
+    resumed_s: float | None = None  # launch of its first execution, where the world began later
+
+    @property
+    def started_s(self) -> float:
+        """Launch of its first execution; -1 before it."""
+        if self.resumed_s is not None:
+            return self.resumed_s
+        first = self.executions[0]
+        return first.launch.at_s if hasattr(first, "launch") else -1.0
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from scheduler.core import snapshot as facts
 from scheduler.core.decisions import Decision
 from scheduler.core.settings import Settings
 from scheduler.core.simulate.parts import SimBatch, SimBurst, SimCell, SimEvaluation, SimGroup
-from scheduler.core.simulate.pool import Execution
+from scheduler.core.simulate.pool import INFINITE, Execution, Launch
 from scheduler.core.simulate.result import Result
 from scheduler.core.simulate.tally import Tally
 from scheduler.core.simulate.workload import Draw, Workload
@@ -125,11 +125,12 @@ class Resumed(World):
             settings, workload, policy_kind, seed, recorded=recorded, overrides=overrides, on_decisions=on_decisions,
             exhaustive=exhaustive,
         )  # fmt: skip
-        for number in range(moment.num_groups):  # so that a seed's later groups are the same as without the break
-            self.durations.group(number, settings.executions_per_group)
+        # Drawn and forgotten, so that a seed's later groups are the same as without the break.
+        self.durations.groups(0, moment.num_groups, settings.executions_per_group)
         snapshot = moment.snapshot
         self.began_s = self.now_s = self.pool.now_s = snapshot.taken_at_s
-        self.version = self.pool.version = snapshot.version
+        self.version = snapshot.version
+        self.pool.renew(self.version)
         self.tally = _GoesOn(settings, workload, before=moment.counted)
         self.num_bursts, self.num_groups = snapshot.next_burst, moment.num_groups
         self.num_void_in_a_row = snapshot.num_void_in_a_row
@@ -174,18 +175,18 @@ class Resumed(World):
         waiting: list[Execution] = []
         for then in moment.groups:
             group = SimGroup(
-                then.number, by_number[then.burst], [], 0, started_s=then.started_s, settled_s=then.settled_s,
-                state=then.state,
+                then.number, by_number[then.burst], [], 0, num_votes=sum(one.draw.votes for one in then.executions),
+                num_working=sum(one.draw.works for one in then.executions), settled_s=then.settled_s,
+                state=then.state, resumed_s=then.started_s if then.started_s >= 0.0 else None,
             )  # fmt: skip
             self.groups[then.number] = group
             for one in then.executions:
-                execution = Execution(group, one.draw)
+                execution = Execution(group, *one.draw)
                 group.executions.append(execution)
-                execution.launch_version, execution.version_sum = one.launch_version, one.mean_version
+                if one.state in (FINISHED, EVALUATING):
+                    execution.launch = Launch(self.now_s, INFINITE, 0.0, one.launch_version, 0.0)
+                    execution.mean_version, execution.done = one.mean_version, True
                 if one.state == FINISHED:
-                    execution.done = True
-                    group.num_votes += one.draw.votes
-                    group.num_working += one.draw.votes and one.draw.works
                     continue
                 group.num_owed += 1
                 if one.state == WAITING:
@@ -200,10 +201,9 @@ class Resumed(World):
         self.launched = self.dispatched - len(waiting)
         for execution, one in sorted(underway, key=lambda pair: -pair[1].elapsed_s):
             if one.state == EVALUATING:
-                execution.done = True
                 self.at(one.verdict_in_s, self._finished, execution)
             else:
-                self.pool.take_over(execution, one.done_s, one.elapsed_s, one.mean_version)
+                self.pool.take_over(execution, one.done_s, one.elapsed_s, one.launch_version, one.mean_version)
 
     def _take_batch(self, moment: Moment) -> None:
         batch = moment.snapshot.batch

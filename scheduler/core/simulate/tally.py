@@ -16,7 +16,8 @@ from scheduler.core.supply import NUM_GROUPS, NUM_INTERVALS, quantiles
 
 #: A point of the waterlevel series for each change of at least this share of a cell's places.
 WATER_STEP = 1 / 16
-LONG_QUERY_S = 4 * HOUR_S
+#: Four hours, less than which a group is not that times out after exactly four hours, but for rounding.
+LONG_QUERY_S = 4 * HOUR_S - 1e-3
 
 
 @dataclass
@@ -53,28 +54,23 @@ class Tally:
         if not points or abs(points[-1][1] - waterlevel) >= self.water_step:
             points.append((now_s, waterlevel))
 
-    def ended(self, execution: Execution, timed_out: bool, now_s: float, pool: Pool) -> None:
+    def ended(self, execution: Execution, timed_out: bool, now_s: float) -> None:
         self.num_executions += 1
         if timed_out:
             self.num_timeouts += 1
-        self.execution_s += now_s - execution.started_s
-        execution.version_sum = pool.mean_version(execution)
+        self.execution_s += now_s - execution.launch.at_s
 
     def settled(self, group: SimGroup) -> None:
         self.outcomes[group.state] += 1
         self.query_s.append(group.settled_s - group.started_s)
 
     def admitted(self, group: SimGroup, version: int) -> None:
-        sampled, ages = self.sampled_version, []
-        for execution in group.executions:
-            _, votes, works = execution.draw
-            if votes and works:
-                ages.append(version - execution.launch_version)
-                sampled += execution.version_sum
-        self.sampled_version = sampled
-        self.trained_version += version * len(ages)
-        for age in set(ages):
-            self.staleness[age] += ages.count(age)
+        working = [execution for execution in group.executions if execution.works]
+        self.sampled_version = sum([execution.mean_version for execution in working], self.sampled_version)
+        self.trained_version += version * len(working)
+        versions = [execution.launch.version for execution in working]
+        for launched in set(versions):
+            self.staleness[version - launched] += versions.count(launched)
 
     def computed(self, seconds: float) -> None:
         self.computed_s += seconds
@@ -88,13 +84,13 @@ class Tally:
             self.micro_steps += max(
                 1, round(self.workload.micro_steps_per_group * group.num_working / len(group.executions))
             )
-            seconds = [execution.draw[0] for execution in group.executions]
+            seconds = [execution.seconds for execution in group.executions]
             self.work_s += sum(seconds)
             number = group.burst.number
             self.chain_s[number] = max(
                 self.chain_s.get(number, 0.0), min(best * max(seconds), self.workload.harness_timeout_s)
             )
-            ages += [batch.version - e.launch_version for e in group.executions if e.draw[1] and e.draw[2]]
+            ages += [batch.version - execution.launch.version for execution in group.executions if execution.works]
         self.steps.append(Step(batch.number, now_s, len(batch.groups), sum(ages) / len(ages) if ages else 0.0))
 
     def work(self) -> facts.Work:

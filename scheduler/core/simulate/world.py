@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from itertools import repeat
 from random import Random
 
 from scheduler.core import snapshot as facts
@@ -18,13 +19,14 @@ from scheduler.core.decisions import Decision, Kind
 from scheduler.core.launches import num_to_launch
 from scheduler.core.policies import policy_of
 from scheduler.core.settings import Settings
+from scheduler.core.simulate.durations import Durations
 from scheduler.core.simulate.parts import SimBatch, SimBurst, SimCell, SimEvaluation, SimGroup
 from scheduler.core.simulate.pool import INFINITE, Execution, Pool
 from scheduler.core.simulate.result import Result
 from scheduler.core.simulate.stretch import let_time_pass
 from scheduler.core.simulate.stuck import Stuck, count_failure, why_stuck, why_unsettled, why_void
 from scheduler.core.simulate.tally import Tally
-from scheduler.core.simulate.workload import HOUR_S, Durations, Workload
+from scheduler.core.simulate.workload import HOUR_S, Workload
 
 Event = tuple[float, int, Callable[..., None], tuple[object, ...]]
 MAX_ROUNDS = 50
@@ -117,10 +119,9 @@ class World:
                 self.num_events += 1
                 action(*arguments)
             elif end_s < INFINITE:
-                self.now_s = end_s
                 self.num_events += 1
-                pool.advance(end_s)
                 execution, timed_out = pool.end()
+                self.now_s = pool.now_s
                 self.pool_end_s = STALE_S
                 self._ended(execution, timed_out)
             else:
@@ -151,9 +152,12 @@ class World:
         self._dirty = True
 
     def snapshot(self) -> facts.Snapshot:
-        """What the scheduler would read from its rows."""
+        """What the scheduler would read from its rows.
+
+        Calls are shared evenly by the cells that serve and so decide nothing: they are counted for who looks at them.
+        """
         serving = self.pool.num_cells
-        num_calls = self.pool.num_running // serving if serving else 0
+        num_calls = self.pool.num_running // serving if serving and self.on_decisions is not None else 0
         return facts.Snapshot(
             taken_at_s=self.now_s,
             policy_kind=self.policy.kind,
@@ -177,7 +181,7 @@ class World:
         for _ in range(MAX_ROUNDS):
             self._dirty = False
             snapshot = self.snapshot()
-            decisions = decide(snapshot, self.policy, self.now_s)
+            decisions = decide(snapshot, self.policy, self.now_s, refusals=self.on_decisions is not None)
             self.num_evaluations += 1
             if self.on_decisions is not None:
                 self.on_decisions(snapshot, decisions)
@@ -221,10 +225,9 @@ class World:
         self.bursts.append(burst)
         self.num_bursts += 1
         fresh: list[Execution] = []
-        for _ in range(count):
-            draws = self.durations.group(self.num_groups, per_group)
-            group = SimGroup(self.num_groups, burst, [], per_group)
-            group.executions = [Execution(group, draw) for draw in draws]
+        for drawn in self.durations.groups(self.num_groups, count, per_group):
+            group = SimGroup(self.num_groups, burst, [], per_group, sum(drawn.votes), sum(drawn.works))
+            group.executions = list(map(Execution, repeat(group), *drawn))
             self.num_groups += 1
             fresh += group.executions
         self.dispatched += len(fresh)
@@ -241,14 +244,10 @@ class World:
         executions = self.waiting[: first - 1 if first else None : -1]
         del self.waiting[first:]
         self.pool.start(executions)
-        for execution in executions:
-            group: SimGroup = execution.group  # type: ignore[assignment]
-            if group.started_s < 0.0:
-                group.started_s = self.now_s
         self._touch_pool()
 
     def _ended(self, execution: Execution, timed_out: bool) -> None:
-        self.tally.ended(execution, timed_out, self.now_s, self.pool)
+        self.tally.ended(execution, timed_out, self.now_s)
         if self.workload.evaluation_s:
             self.at(self.workload.evaluation_s, self._finished, execution)
         else:
@@ -259,11 +258,6 @@ class World:
         self.finished += 1
         group: SimGroup = execution.group  # type: ignore[assignment]
         group.num_owed -= 1
-        draw = execution.draw
-        if draw.votes:
-            group.num_votes += 1
-            if draw.works:
-                group.num_working += 1
         waterlevel = self.dispatched - self.finished
         if waterlevel % self.settings.concurrency_per_cell == 0:
             self._dirty = True
@@ -468,7 +462,7 @@ class World:
         pool = self.pool
         pool.advance(self.now_s)
         self.version += 1
-        pool.version = self.version
+        pool.renew(self.version)
         for group in batch.groups:
             group.state = "consumed"
             group.burst.num_admitted -= 1
