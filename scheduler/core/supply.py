@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
+from typing import NamedTuple
 
 from scheduler.core.settings import Settings
 from scheduler.core.snapshot import Burst, Snapshot
@@ -13,8 +13,7 @@ from scheduler.core.snapshot import Burst, Snapshot
 UNMEASURED_SWITCH_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Supply:
+class Supply(NamedTuple):
     """`since_s` is when the condition became true and has held since; None while it is false."""
 
     num_ready: int
