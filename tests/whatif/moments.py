@@ -19,13 +19,13 @@ class Watched(World):
         self.launches_s: dict[Execution, float] = {}
         super().__init__(*args, **kwargs)
 
-    def _start(self, count: int) -> None:
+    def start(self, count: int) -> None:
         self.pool.advance(self.now_s)
         for execution in self.waiting[len(self.waiting) - count :]:
             group: Any = execution.group
             self.seen[group.id] = group
             self.launches_s[execution] = self.pool.served_s
-        super()._start(count)
+        super().start(count)
 
 
 def due(world: World, name: str) -> list[tuple[float, tuple[Any, ...]]]:

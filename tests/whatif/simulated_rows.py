@@ -40,10 +40,10 @@ class Noted(Watched):
         self.clock.append((self.pool.now_s, self.pool.progress))
         super()._touch_pool()
 
-    def _start(self, count: int) -> None:
+    def start(self, count: int) -> None:
         for execution in self.waiting[len(self.waiting) - count :]:
             self.launched_at[execution] = self.now_s
-        super()._start(count)
+        super().start(count)
         for burst in self.bursts:
             self.bursts_seen[burst.number] = burst
 

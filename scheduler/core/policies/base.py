@@ -26,10 +26,14 @@ class Policy(ABC):
         return strict_burst(plan)
 
     def heeds_ready(self, num_serving: int, concurrency: int, waterlevel: int) -> bool:
-        """While a sealed batch is in progress: may one more ready group change a decision? If unsure, yes.
+        """While a batch is in progress: may one more ready group move a cell? If unsure, yes.
 
         A simulator does not ask otherwise; that it loses nothing by it is tested against asking after every event.
         """
+        return True
+
+    def heeds_arrival(self, role: str, num_serving: int, concurrency: int, waterlevel: int, num_unclaimed: int) -> bool:
+        """While a batch is in progress: may a cell that has arrived in `role` change a decision? If unsure, yes."""
         return True
 
     @abstractmethod

@@ -11,7 +11,7 @@ from scheduler.core.plan import Plan, called
 from scheduler.core.policies.base import Policy
 from scheduler.core.safety import capacity_left, rollout_short
 from scheduler.core.settings import Settings
-from scheduler.core.snapshot import Burst, Cell
+from scheduler.core.snapshot import ROLLOUT, Burst, Cell
 from scheduler.core.supply import UNMEASURED_SWITCH_S, Supply, num_micro_steps_to_do, supply, work_to_do_s
 
 #: A limit that must be exceeded is looked at again this long after it is reached.
@@ -32,6 +32,12 @@ class Elastic(Policy):
     def heeds_ready(self, num_serving: int, concurrency: int, waterlevel: int) -> bool:
         """More to do lets satellites join, if they may leave. Cells in training stay the more."""
         return waterlevel == 0 or capacity_left(num_serving, concurrency, waterlevel)
+
+    def heeds_arrival(self, role: str, num_serving: int, concurrency: int, waterlevel: int, num_unclaimed: int) -> bool:
+        """One that serves lets another leave, if there is room. One that trains turns back if it is not needed."""
+        if role == ROLLOUT:
+            return capacity_left(num_serving, concurrency, waterlevel)
+        return num_unclaimed == 0 or waterlevel > num_serving * concurrency
 
     def move_cells(self, plan: Plan) -> None:
         _fill_rollout(plan)

@@ -1,6 +1,6 @@
 """What happens most often in a run and changes no decision, written out: executions finish, cells go on computing.
 
-The same as `Pool.end`, `World._ended`, `World._finished`, `World._refill` and `World._computed`, one operation after
+The same as `Pool.end`, `World._ended`, `World._finished`, `unasked.refill` and `World._computed`, one operation after
 the other, with local names. A stretch ends when `decide` must be asked, or before any other event.
 """
 
@@ -10,6 +10,7 @@ from heapq import heapreplace
 from typing import TYPE_CHECKING
 
 from scheduler.core.launches import num_to_launch
+from scheduler.core.simulate import unasked
 from scheduler.core.simulate.parts import SimCell, SimGroup
 from scheduler.core.simulate.pool import INFINITE
 from scheduler.core.snapshot import TRAINING
@@ -30,12 +31,13 @@ def let_time_pass(world: World) -> None:
     num_unclaimed = 0 if batch is None else batch.num_unclaimed
     num_computed, computed_s, computed = 0, tally.computed_s, world.computed
     micro_step_s = world.micro_steps_s[tally.num_computing]
-    behind = bool(waiting) and world.behind()
+    behind = bool(waiting) and unasked.behind(world)
     water, water_step = tally.water_points[-1][1] if tally.water_points else 0, tally.water_step
     num_before, dirty, times_out = finished, False, False
+    heeded: SimGroup | None = None
     due_s = pool.launches[0].due_s + pool.held_s if pool.launches else INFINITE
     end_s, next_s = -1.0, heap[0][0] if heap else INFINITE
-    while not dirty:
+    while not dirty and heeded is None:
         if end_s < 0.0:  # Pool.next_end_s
             end_s = INFINITE
             if ends and num_cells:
@@ -90,9 +92,10 @@ def let_time_pass(world: World) -> None:
         if not group.num_owed:
             world.now_s = now_s
             world._settle(group)
-            dirty = dirty or world.heeds(group, waterlevel)
-        if waiting and not dirty:
-            # World._refill
+            if unasked.heeds_settled(world, group, waterlevel):
+                heeded = group
+        if waiting and not dirty and heeded is None:
+            # unasked.refill
             count = num_to_launch(len(waiting), launched - finished, num_cells, concurrency)
             if count > 0 and behind:
                 dirty = True
@@ -120,3 +123,7 @@ def let_time_pass(world: World) -> None:
         batch.num_claimed += num_computed
     if dirty:
         world.ask()
+    elif heeded is not None:
+        world.heed(heeded, waterlevel)
+        if waiting and not world.asks:
+            unasked.refill(world)

@@ -1,8 +1,7 @@
 """A world in which a run takes place: events on a heap, decisions by the code that runs cells (algorithms.md §12).
 
-`decide` is asked whenever something it looks at has changed. Between those moments only two things happen often and
-are handled without it: executions that finish and change no decision, and places that are filled again (the launch
-rule alone, `launches.num_to_launch`). `exhaustive=True` asks after every event; tests compare the two.
+`decide` is asked whenever something it looks at has changed. What changes no decision happens without it (`unasked`).
+`exhaustive=True` asks after every event; tests compare the two.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from scheduler.core import snapshot as facts
 from scheduler.core.counters import Counters
 from scheduler.core.decide import decide
 from scheduler.core.decisions import Decision, Kind
-from scheduler.core.launches import num_to_launch
 from scheduler.core.policies import policy_of
 from scheduler.core.settings import Settings
+from scheduler.core.simulate import unasked
 from scheduler.core.simulate.durations import Durations
 from scheduler.core.simulate.parts import SimBatch, SimBurst, SimCell, SimEvaluation, SimGroup
 from scheduler.core.simulate.pool import INFINITE, Execution, Pool
@@ -151,6 +150,10 @@ class World:
         """Let `decide` be asked before anything else happens."""
         self._dirty = True
 
+    @property
+    def asks(self) -> bool:
+        return self._dirty
+
     def snapshot(self) -> facts.Snapshot:
         """What the scheduler would read from its rows.
 
@@ -235,9 +238,9 @@ class World:
         self.tally.water(self.now_s, self.dispatched - self.finished)
 
     def _launch(self, decision: Decision) -> None:
-        self._start(decision.params["count"])
+        self.start(decision.params["count"])
 
-    def _start(self, count: int) -> None:
+    def start(self, count: int) -> None:
         self.pool.advance(self.now_s)
         self.launched += count
         first = len(self.waiting) - count
@@ -263,25 +266,16 @@ class World:
             self._dirty = True
         if not group.num_owed:
             self._settle(group)
-            self._dirty = self._dirty or self.heeds(group, waterlevel)
+            if unasked.heeds_settled(self, group, waterlevel):
+                self.heed(group, waterlevel)
         if self.waiting and not self._dirty and not self.exhaustive:
-            self._refill()
+            unasked.refill(self)
         self.tally.water(self.now_s, waterlevel)
 
-    def _refill(self) -> None:
-        count = num_to_launch(
-            len(self.waiting), self.launched - self.finished, self.pool.num_cells, self.settings.concurrency_per_cell
-        )
-        if count > 0:
-            if self.behind():
-                self._dirty = True
-            else:
-                self._start(count)
-
-    def behind(self) -> bool:
-        """A cell serves weights older than the newest burst: nothing is launched."""
-        newest = self.bursts[-1].version if self.bursts else 0
-        return any(cell.weight_version < newest and cell.serves for cell in self.cells)
+    def heed(self, group: SimGroup, waterlevel: int) -> None:
+        """A settled group may change a decision."""
+        if self._dirty or self.exhaustive or not unasked.admits(self, group, waterlevel):
+            self._dirty = True
 
     def _settle(self, group: SimGroup) -> None:
         """A group whose last execution has finished is ready or void."""
@@ -299,12 +293,6 @@ class World:
             self.num_void_in_a_row += 1
             self._drop_used_bursts()
         self.tally.settled(group)
-
-    def heeds(self, group: SimGroup, waterlevel: int) -> bool:
-        """May this settled group change a decision? A ready one often does not while the batch is sealed."""
-        if self.batch is None or not self.batch.sealed or group.state != "ready":
-            return True
-        return self.policy.heeds_ready(self.pool.num_cells, self.settings.concurrency_per_cell, waterlevel)
 
     def _drop_used_bursts(self) -> None:
         self.bursts = [burst for burst in self.bursts if burst.outstanding]
@@ -351,11 +339,11 @@ class World:
         if cell.epoch != epoch:
             return
         cell.become(cell.desired_role, self.now_s)
-        self._dirty = True
         if cell.role == facts.TRAINING:
             cell.to_training_s = took_s
             self.tally.switches["to_training"] += 1
             self._train(cell)
+            self._dirty = self._dirty or unasked.heeds_arrival(self, cell)
             return
         cell.to_rollout_s = took_s
         cell.weight_version = self.version
@@ -368,6 +356,7 @@ class World:
         elif cell.serves and self._resumed_s != self.now_s:
             self.pool.stall(self.workload.move_stall_s, 1.0 / self.pool.num_cells)
         self._touch_pool()
+        self._dirty = self._dirty or unasked.heeds_arrival(self, cell)
 
     # Training
 
@@ -377,10 +366,13 @@ class World:
         self.batch = SimBatch(params["number"], params["burst"], self.version, self.now_s)
 
     def _admit_group(self, decision: Decision) -> None:
-        group, batch = self.tally.ready.pop(decision.params["group"]), self.batch
-        assert batch is not None
+        assert self.batch is not None
+        self.admit(self.tally.ready[decision.params["group"]], self.batch)
+
+    def admit(self, group: SimGroup, batch: SimBatch) -> None:
         assert not batch.sealed
         burst = group.burst
+        del self.tally.ready[group.id]
         burst.ready.pop(next(place for place, ready in enumerate(burst.ready) if ready.id == group.id))
         burst.num_admitted += 1
         burst.picture = None
@@ -439,8 +431,8 @@ class World:
             self.batch.num_claimed -= cell.num_uncounted
             self.batch.num_counted += cell.num_uncounted
             cell.num_uncounted, cell.picture = 0, None
-            if cell.desired_role != facts.TRAINING:
-                self._dirty = True
+            if cell.desired_role != facts.TRAINING and self.settings.eval_every_steps:
+                self._dirty = True  # an evaluation may wait for such a cell
 
     def _try_step(self) -> None:
         batch, core = self.batch, self.cells[0]
