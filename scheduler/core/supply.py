@@ -37,7 +37,7 @@ def supply(burst: Burst | None, settings: Settings) -> Supply:
     if burst is None:
         return Supply(num_ready=0, num_needed=1, num_unfinished=0, since_s=None)
     needed = max(1, ceil(settings.rho_min * burst.groups_per_batch - 1e-9))
-    times = sorted(group.ready_at_s for group in burst.ready)
+    times = sorted([group.ready_at_s for group in burst.ready])
     since: float | None = None
     if len(times) >= needed:
         since = times[needed - 1]

@@ -48,7 +48,7 @@ class Elastic(Policy):
                 _core_after_step(plan, cell, self.supply(plan))
         core = plan.core
         if core is not None and any(cell is core for cell in plan.serving()):
-            _core_leaves(plan, core, self.supply(plan), self.hold_s(plan.settings))
+            _core_leaves(plan, core, self)
         # The satellite with the least work to move goes first: fewest active calls, then least KV.
         for cell in sorted(plan.serving(), key=lambda c: (c.num_calls, c.num_kv_tokens, c.index)):
             if not cell.is_core:
@@ -80,7 +80,7 @@ def _core_after_step(plan: Plan, core: Cell, found: Supply) -> None:
         come_back(plan, core, "supply_short", f"{found.num_ready} of {found.num_needed} groups are ready")
 
 
-def _core_leaves(plan: Plan, core: Cell, found: Supply, needed_s: float) -> None:
+def _core_leaves(plan: Plan, core: Cell, policy: Elastic) -> None:
     snapshot = plan.snapshot
     if snapshot.version >= plan.settings.steps:
         return
@@ -95,6 +95,7 @@ def _core_leaves(plan: Plan, core: Cell, found: Supply, needed_s: float) -> None
     if snapshot.batch is not None:
         _core_resumes(plan, core)
         return
+    found, needed_s = policy.supply(plan), policy.hold_s(plan.settings)
     ready = f"{found.num_ready} of {found.num_needed} groups are ready"
     held_s = found.held_s(plan.now_s)
     short = stays_because(plan)

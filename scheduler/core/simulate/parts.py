@@ -70,6 +70,7 @@ class SimGroup:
     id: int
     burst: SimBurst
     executions: list[Execution]
+    seconds: list[float]  # that they need
     num_owed: int
     num_votes: int  # this one and the next when all have finished
     num_working: int  # executions that give training work
@@ -126,6 +127,7 @@ class SimBatch:
     sealed: bool = False
     stepping: bool = False
     groups: list[SimGroup] = field(default_factory=list)
+    launch_versions: list[int] = field(default_factory=list)  # of the executions that it trains
     num_unclaimed: int = 0
     num_claimed: int = 0
     num_counted: int = 0

@@ -38,7 +38,11 @@ class Execution:
     mean_version: float  # of its tokens, from its end on
 
     def __init__(self, group: object, seconds: float, votes: bool, works: bool) -> None:
-        self.group, self.seconds, self.votes, self.works, self.done = group, seconds, votes, works, False
+        self.group = group
+        self.seconds = seconds
+        self.votes = votes
+        self.works = works
+        self.done = False
 
     @property
     def draw(self) -> Draw:

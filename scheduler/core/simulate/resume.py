@@ -174,9 +174,10 @@ class Resumed(World):
         underway: list[tuple[Execution, Underway]] = []
         waiting: list[Execution] = []
         for then in moment.groups:
+            draws = [one.draw for one in then.executions]
             group = SimGroup(
-                then.number, by_number[then.burst], [], 0, num_votes=sum(one.draw.votes for one in then.executions),
-                num_working=sum(one.draw.works for one in then.executions), settled_s=then.settled_s,
+                then.number, by_number[then.burst], [], [draw.seconds for draw in draws], 0,
+                sum(draw.votes for draw in draws), sum(draw.works for draw in draws), settled_s=then.settled_s,
                 state=then.state, resumed_s=then.started_s if then.started_s >= 0.0 else None,
             )  # fmt: skip
             self.groups[then.number] = group
@@ -209,9 +210,10 @@ class Resumed(World):
         batch = moment.snapshot.batch
         if batch is None:
             return
+        groups = [group for group in self.groups.values() if group.state == "admitted"]
         self.batch = SimBatch(
-            batch.number, batch.burst, batch.version, self.now_s, sealed=batch.sealed,
-            groups=[group for group in self.groups.values() if group.state == "admitted"],
+            batch.number, batch.burst, batch.version, self.now_s, sealed=batch.sealed, groups=groups,
+            launch_versions=[one.launch.version for group in groups for one in group.executions if one.works],
             num_unclaimed=batch.num_unclaimed, num_claimed=batch.num_uncounted, num_counted=batch.num_counted,
         )  # fmt: skip
 

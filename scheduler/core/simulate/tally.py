@@ -64,13 +64,14 @@ class Tally:
         self.outcomes[group.state] += 1
         self.query_s.append(group.settled_s - group.started_s)
 
-    def admitted(self, group: SimGroup, version: int) -> None:
+    def admitted(self, group: SimGroup, batch: SimBatch) -> None:
         working = [execution for execution in group.executions if execution.works]
         self.sampled_version = sum([execution.mean_version for execution in working], self.sampled_version)
-        self.trained_version += version * len(working)
+        self.trained_version += batch.version * len(working)
         versions = [execution.launch.version for execution in working]
-        for launched in set(versions):
-            self.staleness[version - launched] += versions.count(launched)
+        for version in set(versions):
+            self.staleness[batch.version - version] += versions.count(version)
+        batch.launch_versions += versions
 
     def computed(self, seconds: float) -> None:
         self.computed_s += seconds
@@ -78,19 +79,17 @@ class Tally:
 
     def stepped(self, batch: SimBatch, now_s: float) -> None:
         self.num_failures_since_step = 0
-        ages: list[int] = []
         best = self.workload.slowdown(0.0)
         for group in batch.groups:
             self.micro_steps += max(
                 1, round(self.workload.micro_steps_per_group * group.num_working / len(group.executions))
             )
-            seconds = [execution.seconds for execution in group.executions]
-            self.work_s += sum(seconds)
+            self.work_s += sum(group.seconds)
             number = group.burst.number
             self.chain_s[number] = max(
-                self.chain_s.get(number, 0.0), min(best * max(seconds), self.workload.harness_timeout_s)
+                self.chain_s.get(number, 0.0), min(best * max(group.seconds), self.workload.harness_timeout_s)
             )
-            ages += [batch.version - execution.launch.version for execution in group.executions if execution.works]
+        ages = [batch.version - version for version in batch.launch_versions]
         self.steps.append(Step(batch.number, now_s, len(batch.groups), sum(ages) / len(ages) if ages else 0.0))
 
     def work(self) -> facts.Work:

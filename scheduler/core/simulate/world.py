@@ -229,7 +229,7 @@ class World:
         self.num_bursts += 1
         fresh: list[Execution] = []
         for drawn in self.durations.groups(self.num_groups, count, per_group):
-            group = SimGroup(self.num_groups, burst, [], per_group, sum(drawn.votes), sum(drawn.works))
+            group = SimGroup(self.num_groups, burst, [], drawn.seconds, per_group, sum(drawn.votes), sum(drawn.works))
             group.executions = list(map(Execution, repeat(group), *drawn))
             self.num_groups += 1
             fresh += group.executions
@@ -377,7 +377,7 @@ class World:
         burst.num_admitted += 1
         burst.picture = None
         group.state = "admitted"
-        self.tally.admitted(group, batch.version)
+        self.tally.admitted(group, batch)
         batch.groups.append(group)
         steps = self.micro_steps_per_group
         batch.num_unclaimed += max(1, round(steps * group.num_working / len(group.executions)))
