@@ -49,6 +49,8 @@ class Elastic(Policy):
         core = plan.core
         if core is not None and any(cell is core for cell in plan.serving()):
             _core_leaves(plan, core, self)
+        if _no_satellite_may_join(plan) and not plan.tells_refusals:
+            return
         # The satellite with the least work to move goes first: fewest active calls, then least KV.
         for cell in sorted(plan.serving(), key=lambda c: (c.num_calls, c.num_kv_tokens, c.index)):
             if not cell.is_core:
@@ -130,6 +132,10 @@ def _core_resumes(plan: Plan, core: Cell) -> None:
             f"the core stays in rollout: batch {batch.number} waits for {burst.num_unfinished} unfinished groups",
             core,
         )
+
+
+def _no_satellite_may_join(plan: Plan) -> bool:
+    return not plan.core_trains or stays_because(plan) is not None
 
 
 def _satellite_joins(plan: Plan, cell: Cell) -> None:

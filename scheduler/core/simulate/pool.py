@@ -69,11 +69,15 @@ def _latest_first(execution: Execution) -> float:
 
 
 class Pool:
-    """Executions that run, and the two clocks they run by: progress, and time that was not held."""
+    """Executions that run, and the two clocks they run by: progress, and time that was not held.
+
+    `slowdown`, the time of an execution relative to full load, is a straight line in the load.
+    """
 
     def __init__(self, slowdown: Callable[[float], float], concurrency: int, timeout_s: float) -> None:
         self.slowdown, self.concurrency, self.timeout_s = slowdown, concurrency, timeout_s
-        self.num_cells = 0
+        self.num_cells = self.num_places = 0
+        self.unloaded, self.per_execution = slowdown(0.0), 0.0  # slowdown, and what each execution adds to it
         self.now_s = 0.0
         self.progress = 0.0  # seconds at full load done so far by whoever has run from the start
         self.held_s = 0.0  # time in which no cell served
@@ -83,11 +87,8 @@ class Pool:
         self.version_offset = 0.0  # see `version_sum`
         self.rate = 0.0  # progress per second
         self.load = 0.0  # of the cells in rollout, in cells
-        #: Rate and load by number of executions, under the present number of cells.
-        self.rates: dict[int, tuple[float, float]] = {}
         self.ends: list[Execution] = []  # all that run; the last ends next, of equals the oldest
         self.launches: deque[Launch] = deque()  # oldest first
-        self._rates: dict[int, dict[int, tuple[float, float]]] = {}  # by number of cells
 
     @property
     def num_running(self) -> int:
@@ -123,8 +124,9 @@ class Pool:
 
     def set_cells(self, num_cells: int) -> None:
         """Cells that serve from now on."""
-        self.num_cells = num_cells
-        self.rates = self._rates.setdefault(num_cells, {})
+        self.num_cells, self.num_places = num_cells, num_cells * self.concurrency
+        if num_cells:
+            self.per_execution = (self.slowdown(1.0) - self.unloaded) / self.num_places
         self._changed()
 
     def renew(self, version: int) -> None:
@@ -223,18 +225,15 @@ class Pool:
         return (self.version_sum - launch.version_sum) / progress
 
     def rate_of(self, num_running: int) -> tuple[float, float]:
-        """The clock's rate, and the load, with so many executions.
+        """The clock's rate, and the load in cells, with so many executions.
 
         Calls beyond the cap wait, so the excess shares the rate of a full cell.
         """
-        rate = load = 0.0
-        if self.num_cells and num_running:
-            share = num_running / (self.num_cells * self.concurrency)
-            rate = 1.0 / self.slowdown(share) if share <= 1.0 else 1.0 / (self.slowdown(1.0) * share)
-            load = min(num_running / self.concurrency, float(self.num_cells))
-        self.rates[num_running] = rate, load
-        return rate, load
+        if not num_running or not self.num_cells:
+            return 0.0, 0.0
+        if num_running <= self.num_places:
+            return 1.0 / (self.unloaded + self.per_execution * num_running), num_running / self.concurrency
+        return self.num_places / (self.slowdown(1.0) * num_running), float(self.num_cells)
 
     def _changed(self) -> None:
-        num_running = len(self.ends)
-        self.rate, self.load = self.rates.get(num_running) or self.rate_of(num_running)
+        self.rate, self.load = self.rate_of(len(self.ends))

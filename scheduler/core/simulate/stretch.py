@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 def let_time_pass(world: World) -> None:
     """Executions must need no time for their evaluation, and nobody must watch single executions."""
     pool, tally, heap, batch = world.pool, world.tally, world.heap, world.batch
-    ends, rates, rate, load = pool.ends, pool.rates, pool.rate, pool.load
+    ends, load = pool.ends, pool.load
     now_s, progress, stalled_s, load_s = pool.now_s, pool.progress, pool.stalled_s, pool.load_s
     version, version_offset = pool.version, pool.version_offset
-    num_cells, concurrency = pool.num_cells, pool.concurrency
+    num_cells, num_places, concurrency = pool.num_cells, pool.num_places, pool.concurrency
+    unloaded, per_execution = pool.unloaded, pool.per_execution
     waiting, launched, finished = world.waiting, world.launched, world.finished
     waterlevel, execution_s, world_s, seq = world.dispatched - finished, tally.execution_s, world.now_s, world.seq
     num_unclaimed = 0 if batch is None else batch.num_unclaimed
@@ -40,7 +41,12 @@ def let_time_pass(world: World) -> None:
     while not dirty and heeded is None:
         if end_s < 0.0:  # Pool.next_end_s
             end_s = INFINITE
-            if ends and num_cells:
+            num_running = len(ends)
+            if num_running and num_cells:
+                if num_running <= num_places:  # Pool.rate_of
+                    rate, load = 1.0 / (unloaded + per_execution * num_running), num_running / concurrency
+                else:
+                    rate, load = pool.rate_of(num_running)
                 end_s = now_s + stalled_s + (ends[-1].ends_at - progress) / rate
                 if due_s <= end_s:
                     due_s = pool.due_s()  # that of a launch whose executions are done no longer counts
@@ -104,12 +110,11 @@ def let_time_pass(world: World) -> None:
                 pool.start(waiting[: -count - 1 : -1])
                 del waiting[-count:]
                 launched += count
-        if abs(water - waterlevel) >= water_step:
+        if water - waterlevel >= water_step:
             tally.water_points.append((now_s, waterlevel))
             water = waterlevel
-        rate, load = rates.get(len(ends)) or pool.rate_of(len(ends))
     pool.now_s, pool.progress, pool.stalled_s, pool.load_s = now_s, progress, stalled_s, load_s
-    pool.rate, pool.load = rate, load
+    pool.rate, pool.load = pool.rate_of(len(ends))
     world.now_s, world.launched, world.finished, world.pool_end_s = world_s, launched, finished, end_s
     world.seq = seq
     num_ended = finished - num_before
