@@ -95,7 +95,7 @@ class SimBurst:
     groups_per_batch: int
     num_unfinished: int
     num_admitted: int = 0
-    ready: list[facts.ReadyGroup] = field(default_factory=list)
+    ready: dict[int, facts.ReadyGroup] = field(default_factory=dict)  # by group, in ready order
     settled_s: float = 0.0
     picture: facts.Burst | None = None
 
@@ -112,7 +112,7 @@ class SimBurst:
                 groups_per_batch=self.groups_per_batch,
                 num_unfinished=self.num_unfinished,
                 num_admitted=self.num_admitted,
-                ready=tuple(self.ready),
+                ready=tuple(self.ready.values()),
                 settled_at_s=self.settled_s,
             )
         return self.picture

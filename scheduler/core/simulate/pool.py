@@ -15,6 +15,8 @@ from operator import attrgetter
 from scheduler.core.simulate.workload import Draw
 
 INFINITE = float("inf")
+#: In place of the next end: it must be asked for.
+STALE_S = -1.0
 
 
 class Launch:
@@ -220,7 +222,7 @@ class Pool:
         """Mean weight version of the tokens that a running or just ended execution has sampled."""
         launch = execution.launch
         progress = self.progress - launch.progress
-        if progress <= 0.0:
+        if self.version == launch.version or progress <= 0.0:
             return float(launch.version)
         return (self.version_sum - launch.version_sum) / progress
 

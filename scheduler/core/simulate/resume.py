@@ -165,7 +165,7 @@ class Resumed(World):
         self.bursts = [
             SimBurst(
                 burst.number, burst.version, burst.max_staleness, burst.groups_per_batch, burst.num_unfinished,
-                burst.num_admitted, list(burst.ready), burst.settled_at_s,
+                burst.num_admitted, {ready.id: ready for ready in burst.ready}, burst.settled_at_s,
             )
             for burst in moment.snapshot.bursts
         ]  # fmt: skip

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from scheduler.core.launches import num_to_launch
 from scheduler.core.simulate import unasked
 from scheduler.core.simulate.parts import SimCell, SimGroup
-from scheduler.core.simulate.pool import INFINITE
+from scheduler.core.simulate.pool import INFINITE, STALE_S
 from scheduler.core.snapshot import TRAINING
 
 if TYPE_CHECKING:
@@ -22,37 +22,35 @@ if TYPE_CHECKING:
 def let_time_pass(world: World) -> None:
     """Executions must need no time for their evaluation, and nobody must watch single executions."""
     pool, tally, heap, batch = world.pool, world.tally, world.heap, world.batch
-    ends, load = pool.ends, pool.load
+    ends = pool.ends
     now_s, progress, stalled_s, load_s = pool.now_s, pool.progress, pool.stalled_s, pool.load_s
     version, version_offset = pool.version, pool.version_offset
     num_cells, num_places, concurrency = pool.num_cells, pool.num_places, pool.concurrency
     unloaded, per_execution = pool.unloaded, pool.per_execution
-    waiting, launched, finished = world.waiting, world.launched, world.finished
-    waterlevel, execution_s, world_s, seq = world.dispatched - finished, tally.execution_s, world.now_s, world.seq
+    waiting, launched, dispatched = world.waiting, world.launched, world.dispatched
+    level, execution_s, world_s, seq = dispatched - world.finished, tally.execution_s, world.now_s, world.seq
     num_unclaimed = 0 if batch is None else batch.num_unclaimed
-    num_computed, computed_s, computed = 0, tally.computed_s, world.computed
-    micro_step_s = world.micro_steps_s[tally.num_computing]
+    computed_s, computed, micro_step_s = tally.computed_s, world.computed, world.micro_steps_s[tally.num_computing]
     behind = bool(waiting) and unasked.behind(world)
     water, water_step = tally.water_points[-1][1] if tally.water_points else 0, tally.water_step
-    num_before, dirty, times_out = finished, False, False
+    dirty, times_out = False, False
     heeded: SimGroup | None = None
     due_s = pool.launches[0].due_s + pool.held_s if pool.launches else INFINITE
-    end_s, next_s = -1.0, heap[0][0] if heap else INFINITE
-    while not dirty and heeded is None:
-        if end_s < 0.0:  # Pool.next_end_s
-            end_s = INFINITE
-            num_running = len(ends)
-            if num_running and num_cells:
-                if num_running <= num_places:  # Pool.rate_of
-                    rate, load = 1.0 / (unloaded + per_execution * num_running), num_running / concurrency
-                else:
-                    rate, load = pool.rate_of(num_running)
-                end_s = now_s + stalled_s + (ends[-1].ends_at - progress) / rate
-                if due_s <= end_s:
-                    due_s = pool.due_s()  # that of a launch whose executions are done no longer counts
-                    times_out = due_s <= end_s
-                    end_s = due_s if times_out else end_s
-        if next_s < end_s:  # World._computed, the cell going on at once
+    next_s = heap[0][0] if heap else INFINITE
+    while True:
+        end_s = INFINITE  # Pool.next_end_s
+        num_running = len(ends)
+        if num_running and num_cells:
+            if num_running <= num_places:  # Pool.rate_of
+                rate, load = 1.0 / (unloaded + per_execution * num_running), num_running / concurrency
+            else:
+                rate, load = pool.rate_of(num_running)
+            end_s = now_s + stalled_s + (ends[-1].ends_at - progress) / rate
+            if due_s <= end_s:
+                due_s = pool.due_s()  # that of a launch whose executions are done no longer counts
+                times_out = due_s <= end_s
+                end_s = due_s if times_out else end_s
+        while next_s < end_s:  # World._computed, the cell going on at once
             _, _, action, arguments = heap[0]
             if action is not computed or num_unclaimed <= 1:
                 break
@@ -61,7 +59,6 @@ def let_time_pass(world: World) -> None:
             if cell.epoch != epoch or cell.desired_role != TRAINING:
                 break
             computed_s += seconds  # type: ignore[operator]
-            num_computed += 1
             num_unclaimed -= 1
             cell.num_uncounted += 1
             world_s = cell.last_claim_s = next_s
@@ -71,64 +68,68 @@ def let_time_pass(world: World) -> None:
                 arguments = cell, epoch, micro_step_s
             heapreplace(heap, (next_s + micro_step_s, seq, computed, arguments))
             next_s = heap[0][0]
-            continue
-        if times_out or end_s == INFINITE:
+        if next_s < end_s or times_out or end_s == INFINITE:
             break
         # Pool.end
         load_s += (end_s - now_s) * load
         now_s = world_s = end_s
-        end_s = -1.0
         execution = ends.pop()
         progress, stalled_s = execution.ends_at, 0.0
         execution.done = True
         launch = execution.launch
-        sampled = progress - launch.progress
-        if sampled > 0.0:
-            execution.mean_version = (version * progress + version_offset - launch.version_sum) / sampled
+        if version == launch.version:
+            execution.mean_version = version
         else:
-            execution.mean_version = float(launch.version)
+            execution.mean_version = (version * progress + version_offset - launch.version_sum) / (
+                progress - launch.progress
+            )
         # Tally.ended
         execution_s += now_s - launch.at_s
         # World._finished
-        finished += 1
-        waterlevel -= 1
-        dirty = not waterlevel % concurrency
+        level -= 1
+        dirty = not level % concurrency
         group: SimGroup = execution.group  # type: ignore[assignment]
         group.num_owed -= 1
         if not group.num_owed:
             world.now_s = now_s
             world._settle(group)
-            if unasked.heeds_settled(world, group, waterlevel):
+            if unasked.heeds_settled(world, group, level):
                 heeded = group
-        if waiting and not dirty and heeded is None:
+        if water - level >= water_step:
+            tally.water_points.append((now_s, level))
+            water = level
+        if dirty or heeded is not None:
+            break
+        if waiting:
             # unasked.refill
-            count = num_to_launch(len(waiting), launched - finished, num_cells, concurrency)
+            count = num_to_launch(len(waiting), launched - dispatched + level, num_cells, concurrency)
             if count > 0 and behind:
                 dirty = True
-            elif count > 0:
+                break
+            if count > 0:
                 pool.now_s, pool.progress = now_s, progress
                 pool.start(waiting[: -count - 1 : -1])
                 del waiting[-count:]
                 launched += count
-        if water - waterlevel >= water_step:
-            tally.water_points.append((now_s, waterlevel))
-            water = waterlevel
-    pool.now_s, pool.progress, pool.stalled_s, pool.load_s = now_s, progress, stalled_s, load_s
-    pool.rate, pool.load = pool.rate_of(len(ends))
-    world.now_s, world.launched, world.finished, world.pool_end_s = world_s, launched, finished, end_s
-    world.seq = seq
-    num_ended = finished - num_before
-    world.num_events += num_ended + num_computed
-    tally.execution_s = execution_s
-    tally.num_executions += num_ended
+    num_ended = dispatched - level - world.finished
+    num_computed = 0 if batch is None else batch.num_unclaimed - num_unclaimed
+    if num_ended:
+        pool.now_s, pool.progress, pool.stalled_s, pool.load_s = now_s, progress, stalled_s, load_s
+        pool.rate, pool.load = pool.rate_of(len(ends))
+        world.launched, world.finished, world.pool_end_s = launched, dispatched - level, STALE_S
+        tally.execution_s = execution_s
+        tally.num_executions += num_ended
     if num_computed and batch is not None:
         tally.computed_s = computed_s
         tally.num_computed += num_computed
         batch.num_unclaimed = num_unclaimed
         batch.num_claimed += num_computed
+        world.seq = seq
+    world.now_s = world_s
+    world.num_events += num_ended + num_computed
     if dirty:
         world.ask()
     elif heeded is not None:
-        world.heed(heeded, waterlevel)
+        world.heed(heeded, level)
         if waiting and not world.asks:
             unasked.refill(world)

@@ -54,7 +54,7 @@ def admits(world: World, group: SimGroup, waterlevel: int) -> bool:
         or batch.sealed
         or batch.burst != burst.number
         or not batch.num_unclaimed
-        or [ready.id for ready in burst.ready] != [group.id]
+        or len(burst.ready) > 1
         or len(batch.groups) + 1 >= burst.groups_per_batch
         or not burst.num_unfinished
         or world.policy.mixes_bursts

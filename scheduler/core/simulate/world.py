@@ -20,7 +20,7 @@ from scheduler.core.settings import Settings
 from scheduler.core.simulate import unasked
 from scheduler.core.simulate.durations import Durations
 from scheduler.core.simulate.parts import SimBatch, SimBurst, SimCell, SimEvaluation, SimGroup
-from scheduler.core.simulate.pool import INFINITE, Execution, Pool
+from scheduler.core.simulate.pool import INFINITE, STALE_S, Execution, Pool
 from scheduler.core.simulate.result import Result
 from scheduler.core.simulate.stretch import let_time_pass
 from scheduler.core.simulate.stuck import Stuck, count_failure, why_stuck, why_unsettled, why_void
@@ -29,8 +29,6 @@ from scheduler.core.simulate.workload import HOUR_S, Workload
 
 Event = tuple[float, int, Callable[..., None], tuple[object, ...]]
 MAX_ROUNDS = 50
-#: In place of the pool's next end: it must be asked for.
-STALE_S = -1.0
 #: Where rounding puts the moment to ask again at the present one, it is asked this much later.
 ROUNDING_S = 1e-3
 TICK_S = 1e-6
@@ -285,7 +283,7 @@ class World:
         burst.picture = None
         if group.num_votes >= self.workload.min_votes:
             group.state = "ready"
-            burst.ready.append(facts.ReadyGroup(group.id, self.now_s))
+            burst.ready[group.id] = facts.ReadyGroup(group.id, self.now_s)
             self.tally.ready[group.id] = group
             self.num_void_in_a_row = 0
         else:
@@ -373,7 +371,7 @@ class World:
         assert not batch.sealed
         burst = group.burst
         del self.tally.ready[group.id]
-        burst.ready.pop(next(place for place, ready in enumerate(burst.ready) if ready.id == group.id))
+        del burst.ready[group.id]
         burst.num_admitted += 1
         burst.picture = None
         group.state = "admitted"
