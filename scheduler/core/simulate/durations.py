@@ -1,12 +1,12 @@
 """What executions will need, drawn for a whole burst at once (algorithms.md §12).
 
 A burst's uniform numbers are drawn in one go: numpy's generator, given the state of a `random.Random`, yields the very
-numbers that this would. What becomes of them is the same to the last digit, and so is a seed's run.
+numbers that this would. numpy's `exp`, `log`, `sin` and `cos` may differ from those of `math` in the last digit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import cos, exp, log, pi, sin, sqrt
 from random import Random
 from typing import NamedTuple
@@ -89,8 +89,8 @@ class Durations:
         uniform = self._uniform.random_sample(2 * (int(is_first.sum()) + count * size))
         angles = num_uniform[is_first] - 2
         normals = self._normals(len(place), uniform[angles] * TWO_PI, uniform[angles + 1]).reshape(count, size + 1)
-        medians_s = HOUR_S * w.execution_h * _each(exp, normals[:, :1] * w.log_sd_between)
-        seconds = medians_s * _each(exp, normals[:, 1:] * w.log_sd_within)
+        medians_s = HOUR_S * w.execution_h * np.exp(normals[:, :1] * w.log_sd_between)
+        seconds = medians_s * np.exp(normals[:, 1:] * w.log_sd_within)
         if w.unresolved_share + w.no_work_share == 0.0:
             every = [True] * size
             return [Drawn(row, every, every) for row in np.minimum(seconds, HOUR_S * w.cap_h).tolist()]
@@ -99,8 +99,8 @@ class Durations:
 
     def _normals(self, num: int, angles: Floats, rests: Floats) -> Floats:
         """One left over from before, if there is, and two of each pair; a last one too many is kept for later."""
-        radii = np.sqrt(-2.0 * _each(log, 1.0 - rests))
-        normals = np.stack([_each(cos, angles) * radii, _each(sin, angles) * radii], axis=1).ravel()
+        radii = np.sqrt(-2.0 * np.log(1.0 - rests))
+        normals = np.stack([np.cos(angles) * radii, np.sin(angles) * radii], axis=1).ravel()
         if self._spare is not None:
             normals, self._spare = np.concatenate([[self._spare], normals]), None
         if len(normals) > num:
@@ -118,11 +118,6 @@ class Durations:
             [fate >= w.unresolved_share for fate in fates],
             [fate >= no_work for fate in fates],
         )
-
-
-def _each(function: Callable[[float], float], values: Floats) -> Floats:
-    """`math`'s functions: numpy's differ in the last digit from one processor to another."""
-    return np.fromiter(map(function, values.ravel().tolist()), np.float64, values.size).reshape(values.shape)
 
 
 def _continued(random: Random) -> np.random.RandomState:

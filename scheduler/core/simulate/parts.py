@@ -78,6 +78,10 @@ class SimGroup:
     state: str = "dispatched"
     resumed_s: float | None = None  # launch of its first execution, where the world began later
 
+    def num_micro_steps(self, per_group: int) -> int:
+        """Those of a whole group, less what executions without training work save; at least one."""
+        return max(1, round(per_group * self.num_working / len(self.executions)))
+
     @property
     def started_s(self) -> float:
         """Launch of its first execution; -1 before it."""
@@ -128,6 +132,7 @@ class SimBatch:
     stepping: bool = False
     groups: list[SimGroup] = field(default_factory=list)
     launch_versions: list[int] = field(default_factory=list)  # of the executions that it trains
+    num_micro_steps: int = 0  # of all its groups
     num_unclaimed: int = 0
     num_claimed: int = 0
     num_counted: int = 0

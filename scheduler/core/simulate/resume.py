@@ -213,6 +213,7 @@ class Resumed(World):
         groups = [group for group in self.groups.values() if group.state == "admitted"]
         self.batch = SimBatch(
             batch.number, batch.burst, batch.version, self.now_s, sealed=batch.sealed, groups=groups,
+            num_micro_steps=sum(group.num_micro_steps(self.workload.micro_steps_per_group) for group in groups),
             launch_versions=[one.launch.version for group in groups for one in group.executions if one.works],
             num_unclaimed=batch.num_unclaimed, num_claimed=batch.num_uncounted, num_counted=batch.num_counted,
         )  # fmt: skip

@@ -65,7 +65,9 @@ class Tally:
         self.query_s.append(group.settled_s - group.started_s)
 
     def admitted(self, group: SimGroup, batch: SimBatch) -> None:
-        working = [execution for execution in group.executions if execution.works]
+        working = group.executions
+        if group.num_working < len(working):
+            working = [execution for execution in working if execution.works]
         self.sampled_version = sum([execution.mean_version for execution in working], self.sampled_version)
         self.trained_version += batch.version * len(working)
         versions = [execution.launch.version for execution in working]
@@ -81,16 +83,15 @@ class Tally:
         self.num_failures_since_step = 0
         best = self.workload.slowdown(0.0)
         for group in batch.groups:
-            self.micro_steps += max(
-                1, round(self.workload.micro_steps_per_group * group.num_working / len(group.executions))
-            )
             self.work_s += sum(group.seconds)
             number = group.burst.number
             self.chain_s[number] = max(
                 self.chain_s.get(number, 0.0), min(best * max(group.seconds), self.workload.harness_timeout_s)
             )
-        ages = [batch.version - version for version in batch.launch_versions]
-        self.steps.append(Step(batch.number, now_s, len(batch.groups), sum(ages) / len(ages) if ages else 0.0))
+        self.micro_steps += batch.num_micro_steps
+        num_trained = len(batch.launch_versions)
+        age = batch.version * num_trained - sum(batch.launch_versions)
+        self.steps.append(Step(batch.number, now_s, len(batch.groups), age / num_trained if num_trained else 0.0))
 
     def work(self) -> facts.Work:
         """What the live scheduler would have measured by now."""

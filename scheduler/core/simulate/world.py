@@ -66,7 +66,6 @@ class World:
         self.evaluation: SimEvaluation | None = None
         self.evaluated: list[int] = []
         self.alarm = self.done = False
-        self.micro_steps_per_group = workload.micro_steps_per_group
         factor = workload.training_factor(settings.j_max)
         self.micro_step_s = HOUR_S * workload.train_cell_h * factor / settings.groups_per_batch
         self.micro_step_s /= workload.micro_steps_per_group
@@ -377,8 +376,9 @@ class World:
         group.state = "admitted"
         self.tally.admitted(group, batch)
         batch.groups.append(group)
-        steps = self.micro_steps_per_group
-        batch.num_unclaimed += max(1, round(steps * group.num_working / len(group.executions)))
+        num = group.num_micro_steps(self.workload.micro_steps_per_group)
+        batch.num_micro_steps += num
+        batch.num_unclaimed += num
         self._wake_trainers()
 
     def _seal_batch(self, decision: Decision) -> None:
