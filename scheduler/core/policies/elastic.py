@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from scheduler.core import evaluations
 from scheduler.core.decisions import Kind
-from scheduler.core.moves import come_back, in_training, leave, stays_because
+from scheduler.core.moves import come_back, in_training, leave, one_may_leave, stays_because
 from scheduler.core.plan import Plan, called
 from scheduler.core.policies.base import Policy
 from scheduler.core.safety import capacity_left, rollout_short
@@ -49,7 +49,7 @@ class Elastic(Policy):
         core = plan.core
         if core is not None and any(cell is core for cell in plan.serving()):
             _core_leaves(plan, core, self)
-        if _no_satellite_may_join(plan) and not plan.tells_refusals:
+        if not (plan.tells_refusals or (plan.core_trains and one_may_leave(plan))):
             return
         # The satellite with the least work to move goes first: fewest active calls, then least KV.
         for cell in sorted(plan.serving(), key=lambda c: (c.num_calls, c.num_kv_tokens, c.index)):
@@ -132,10 +132,6 @@ def _core_resumes(plan: Plan, core: Cell) -> None:
             f"the core stays in rollout: batch {batch.number} waits for {burst.num_unfinished} unfinished groups",
             core,
         )
-
-
-def _no_satellite_may_join(plan: Plan) -> bool:
-    return not plan.core_trains or stays_because(plan) is not None
 
 
 def _satellite_joins(plan: Plan, cell: Cell) -> None:

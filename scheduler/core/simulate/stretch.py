@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 def let_time_pass(world: World) -> None:
     """Executions must need no time for their evaluation, and nobody must watch single executions."""
-    pool, tally, heap, batch = world.pool, world.tally, world.heap, world.batch
+    heap, batch, computed = world.heap, world.batch, world.computed
+    num_unclaimed = 0 if batch is None else batch.num_unclaimed
+    if heap and heap[0][0] < world.pool_end_s and (num_unclaimed <= 1 or heap[0][2] is not computed):
+        return  # another event comes first
+    pool, tally = world.pool, world.tally
     ends = pool.ends
     now_s, progress, stalled_s, load_s = pool.now_s, pool.progress, pool.stalled_s, pool.load_s
     version, version_offset = pool.version, pool.version_offset
@@ -29,8 +33,7 @@ def let_time_pass(world: World) -> None:
     unloaded, per_execution = pool.unloaded, pool.per_execution
     waiting, launched, dispatched = world.waiting, world.launched, world.dispatched
     level, execution_s, world_s, seq = dispatched - world.finished, tally.execution_s, world.now_s, world.seq
-    num_unclaimed = 0 if batch is None else batch.num_unclaimed
-    computed_s, computed, micro_step_s = tally.computed_s, world.computed, world.micro_steps_s[tally.num_computing]
+    computed_s, micro_step_s = tally.computed_s, world.micro_steps_s[tally.num_computing]
     behind = bool(waiting) and unasked.behind(world)
     water, water_step = tally.water_points[-1][1] if tally.water_points else 0, tally.water_step
     dirty, times_out = False, False

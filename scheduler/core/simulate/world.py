@@ -156,15 +156,18 @@ class World:
 
         Calls are shared evenly by the cells that serve and so decide nothing: they are counted for who looks at them.
         """
-        serving = self.pool.num_cells
-        num_calls = self.pool.num_running // serving if serving and self.on_decisions is not None else 0
+        if self.on_decisions is None:
+            cells = [cell.picture or cell.look(0) for cell in self.cells]
+        else:
+            num_calls = self.pool.num_running // max(1, self.pool.num_cells)
+            cells = [cell.look(num_calls if cell.serves else 0) for cell in self.cells]
         return facts.Snapshot(
             taken_at_s=self.now_s,
             policy_kind=self.policy.kind,
             version=self.version,
             counters=Counters(self.dispatched, self.launched, self.finished),
             settings=self.settings,
-            cells=tuple([cell.look(num_calls if cell.serves else 0) for cell in self.cells]),
+            cells=tuple(cells),
             bursts=tuple([burst.look() for burst in self.bursts]),
             batch=self.batch.look() if self.batch is not None else None,
             evaluation=self.evaluation.look() if self.evaluation is not None else None,
