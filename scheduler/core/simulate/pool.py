@@ -31,7 +31,10 @@ class Launch:
 
 
 class Execution:
-    """One execution: which group it belongs to and what it will need. Written by the pool and the world."""
+    """One execution: which group it belongs to and what it will need. Written by the pool and the world.
+
+    A finished one lets go of its group, so that both are freed without the garbage collector once nobody needs them.
+    """
 
     __slots__ = ("done", "ends_at", "group", "launch", "mean_version", "seconds", "votes", "works")
 
@@ -184,10 +187,15 @@ class Pool:
         """When the next execution finishes or times out, if nothing changes before; infinite when none will."""
         if not self.ends or not self.num_cells:
             return INFINITE
-        return max(min(self._finish_s(), self.due_s()), self.now_s)  # rounding must not turn the clock back
+        return max(self._next_end()[0], self.now_s)  # rounding must not turn the clock back
 
-    def _finish_s(self) -> float:
-        return self.now_s + self.stalled_s + (self.ends[-1].ends_at - self.progress) / self.rate
+    def _next_end(self) -> tuple[float, bool]:
+        """When, and whether by a timeout."""
+        finish_s = self.now_s + self.stalled_s + (self.ends[-1].ends_at - self.progress) / self.rate
+        if finish_s < self.launches[0].due_s + self.held_s:
+            return finish_s, False
+        due_s = self.due_s()
+        return min(due_s, finish_s), due_s <= finish_s
 
     def due_s(self) -> float:
         """When the next execution times out, if none finishes before."""
@@ -204,14 +212,13 @@ class Pool:
 
     def end(self) -> tuple[Execution, bool]:
         """Let time pass until an execution ends as `next_end_s` gave, and take it out; True: it timed out."""
-        ends, finish_s, due_s = self.ends, self._finish_s(), self.due_s()
-        timed_out = due_s <= finish_s
-        self.advance(min(due_s, finish_s))
+        end_s, timed_out = self._next_end()
+        self.advance(end_s)
         if timed_out:
             execution = self._late().pop()
-            ends.remove(execution)
+            self.ends.remove(execution)
         else:
-            execution = ends.pop()
+            execution = self.ends.pop()
             self.progress, self.stalled_s = execution.ends_at, 0.0
         execution.done = True
         execution.mean_version = self.mean_version(execution)

@@ -92,6 +92,7 @@ def let_time_pass(world: World) -> None:
         level -= 1
         dirty = not level % concurrency
         group: SimGroup = execution.group  # type: ignore[assignment]
+        execution.group = None
         group.num_owed -= 1
         if not group.num_owed:
             world.now_s = now_s

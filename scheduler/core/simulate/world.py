@@ -260,6 +260,7 @@ class World:
         """F rises. `decide` is asked when a group is complete, or when the waterlevel passes what some cells hold."""
         self.finished += 1
         group: SimGroup = execution.group  # type: ignore[assignment]
+        execution.group = None
         group.num_owed -= 1
         waterlevel = self.dispatched - self.finished
         if waterlevel % self.settings.concurrency_per_cell == 0:
