@@ -22,7 +22,7 @@ SECONDS = (600.0, 900.0, 1400.0, 2000.0, 2600.0, 5000.0)
 def _recording(workload: Workload) -> Recording:
     """What a run would have recorded of executions that the simulator's pool has run, three at 0 s, three at 200 s."""
     pool = Pool(workload.slowdown, CONCURRENCY, 1e9)
-    executions = [Execution(place, seconds, True, True) for place, seconds in enumerate(SECONDS)]
+    executions = [Execution(place, seconds) for place, seconds in enumerate(SECONDS)]
     plan = [(0.0, "cells", 1), (0.0, "start", 3), (200.0, "start", 3), (1500.0, "cells", 0), (1800.0, "cells", 2)]
     waiting, ended = list(executions), {}
     while plan or len(ended) < len(executions):

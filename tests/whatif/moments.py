@@ -8,6 +8,7 @@ from typing import Any
 from scheduler.core.simulate.parts import SimGroup
 from scheduler.core.simulate.pool import Execution
 from scheduler.core.simulate.resume import EVALUATING, FINISHED, RUNNING, WAITING, Counted, GroupThen, Moment, Underway
+from scheduler.core.simulate.workload import Draw
 from scheduler.core.simulate.world import World
 
 
@@ -78,16 +79,19 @@ def _group(world: Watched, group: SimGroup, verdicts: dict[int, float]) -> Group
         state=group.state,
         started_s=group.started_s,
         settled_s=group.settled_s,
-        executions=tuple(_underway(world, one, waiting, verdicts) for one in group.executions),
+        executions=tuple(
+            _underway(world, one, draw, waiting, verdicts)
+            for one, draw in zip(group.executions, group.drawn.draws(), strict=True)
+        ),
     )
 
 
-def _underway(world: Watched, execution: Execution, waiting: set[int], verdicts: dict[int, float]) -> Underway:
+def _underway(
+    world: Watched, execution: Execution, draw: Draw, waiting: set[int], verdicts: dict[int, float]
+) -> Underway:
     if id(execution) in waiting:
-        return Underway(execution.draw, WAITING)
-    begun = Underway(
-        execution.draw, FINISHED, launch_version=execution.launch_version, mean_version=execution.mean_version
-    )
+        return Underway(draw, WAITING)
+    begun = Underway(draw, FINISHED, launch_version=execution.launch_version, mean_version=execution.mean_version)
     if id(execution) in verdicts:
         return replace(begun, state=EVALUATING, verdict_in_s=verdicts[id(execution)])
     if execution.done:

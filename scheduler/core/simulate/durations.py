@@ -9,60 +9,63 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import cos, exp, log, pi, sin, sqrt
 from random import Random
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.core.simulate.workload import HOUR_S, Workload
+from scheduler.core.simulate.workload import HOUR_S, Drawn, Workload
 
 Floats = NDArray[np.float64]
 TWO_PI = 2.0 * pi
+#: Groups drawn at once, or more.
+NUM_AHEAD = 256
 #: Time of an execution that gives no training work, relative to what it would have been.
 NO_WORK_TIME = 0.1
-
-
-class Drawn(NamedTuple):
-    """The executions of one group, a list for each part of `Draw`."""
-
-    seconds: list[float]
-    votes: list[bool]
-    works: list[bool]
 
 
 class Durations:
     """Executions of groups, drawn from a workload or replayed from recorded groups."""
 
-    def __init__(self, workload: Workload, random: Random, recorded: Sequence[tuple[float, ...]] = ()) -> None:
-        """`recorded`: seconds per execution, a tuple per group; groups beyond them start again at the first."""
-        self.workload, self.recorded = workload, recorded
-        self._uniform = _continued(random)
-        self._spare: float | None = None  # the second normal number of a pair
+    def __init__(
+        self, workload: Workload, size: int, random: Random, recorded: Sequence[tuple[float, ...]] = ()
+    ) -> None:
+        """Groups have `size` executions.
 
-    def groups(self, first: int, count: int, size: int) -> list[Drawn]:
+        `recorded`: seconds per execution, a tuple per group; groups beyond them start again at the first.
+        """
+        self.workload, self.size, self.recorded = workload, size, recorded
+        self._uniform = _continued(random)
+        self._all = [True] * size
+        self._spare: float | None = None  # the second normal number of a pair
+        self._ahead: list[Drawn] = []  # drawn, and not yet asked for
+
+    def groups(self, first: int, count: int) -> list[Drawn]:
         """The executions of `count` groups, the first of them with the number `first`.
 
         Every group takes the same number of draws, unless there are tails.
         """
         if self.recorded:
-            return [self._replayed(number, size) for number in range(first, first + count)]
+            return [self._replayed(number) for number in range(first, first + count)]
         if self.workload.tail_share:
-            return [self._one_by_one(size) for _ in range(count)]
-        return self._at_once(count, size)
+            return [self._one_by_one() for _ in range(count)]
+        if len(self._ahead) < count:
+            self._ahead += self._at_once(max(count, NUM_AHEAD))
+        taken, self._ahead = self._ahead[:count], self._ahead[count:]
+        return taken
 
-    def _replayed(self, number: int, size: int) -> Drawn:
+    def _replayed(self, number: int) -> Drawn:
         measured = self.recorded[number % len(self.recorded)]
-        return Drawn([measured[place % len(measured)] for place in range(size)], [True] * size, [True] * size)
+        return Drawn([measured[place % len(measured)] for place in range(self.size)], self._all, self._all)
 
     # The order of draws: a group's normal number, then for each execution a normal number, its tail, its fate. Normal
     # numbers come in pairs (Box and Muller's method): every second one takes two uniform numbers, the other none.
 
-    def _one_by_one(self, size: int) -> Drawn:
+    def _one_by_one(self) -> Drawn:
         """Executions of one group; one with a tail takes a draw more."""
         uniform, w = self._uniform.random_sample, self.workload
         median_s = HOUR_S * w.execution_h * exp(self._normal() * w.log_sd_between)
         seconds, fates = [], []
-        for _ in range(size):
+        for _ in range(self.size):
             seconds.append(median_s * exp(self._normal() * w.log_sd_within))
             tail, fate = uniform(), uniform()
             if tail < w.tail_share:
@@ -79,9 +82,9 @@ class Durations:
         self._spare = sin(angle) * radius
         return cos(angle) * radius
 
-    def _at_once(self, count: int, size: int) -> list[Drawn]:
+    def _at_once(self, count: int) -> list[Drawn]:
         """The same for groups without tails, all of them at once."""
-        w = self.workload
+        w, size = self.workload, self.size
         group, place = np.divmod(np.arange(count * (size + 1)), size + 1)  # of each normal number; place 0: the group's
         is_first = (np.arange(count * (size + 1)) + (self._spare is not None)) % 2 == 0  # of its pair
         num_pairs = np.cumsum(is_first)
@@ -92,8 +95,7 @@ class Durations:
         medians_s = HOUR_S * w.execution_h * np.exp(normals[:, :1] * w.log_sd_between)
         seconds = medians_s * np.exp(normals[:, 1:] * w.log_sd_within)
         if w.unresolved_share + w.no_work_share == 0.0:
-            every = [True] * size
-            return [Drawn(row, every, every) for row in np.minimum(seconds, HOUR_S * w.cap_h).tolist()]
+            return [Drawn(row, self._all, self._all) for row in np.minimum(seconds, HOUR_S * w.cap_h).tolist()]
         fates = uniform[num_uniform + 1].reshape(count, size + 1)[:, 1:]
         return list(map(self._with_fates, seconds.tolist(), fates.tolist()))
 

@@ -6,9 +6,11 @@ Those that `decide` looks at keep their picture until they change.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import compress
 
 from scheduler.core import snapshot as facts
 from scheduler.core.simulate.pool import Execution
+from scheduler.core.simulate.workload import Drawn
 
 
 @dataclass(slots=True)
@@ -69,18 +71,21 @@ class SimGroup:
 
     id: int
     burst: SimBurst
-    executions: list[Execution]
-    seconds: list[float]  # that they need
+    drawn: Drawn
     num_owed: int
-    num_votes: int  # this one and the next when all have finished
-    num_working: int  # executions that give training work
+    executions: list[Execution] = field(default_factory=list)
     settled_s: float = 0.0
     state: str = "dispatched"
     resumed_s: float | None = None  # launch of its first execution, where the world began later
 
+    def working(self) -> list[Execution]:
+        """Executions that give training work."""
+        works = self.drawn.works
+        return self.executions if all(works) else list(compress(self.executions, works))
+
     def num_micro_steps(self, per_group: int) -> int:
         """Those of a whole group, less what executions without training work save; at least one."""
-        return max(1, round(per_group * self.num_working / len(self.executions)))
+        return max(1, round(per_group * sum(self.drawn.works) / len(self.drawn.works)))
 
     @property
     def started_s(self) -> float:

@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Callable
 from operator import attrgetter
 
-from scheduler.core.simulate.workload import Draw
-
 INFINITE = float("inf")
 #: In place of the next end: it must be asked for.
 STALE_S = -1.0
@@ -36,22 +34,16 @@ class Execution:
     A finished one lets go of its group, so that both are freed without the garbage collector once nobody needs them.
     """
 
-    __slots__ = ("done", "ends_at", "group", "launch", "mean_version", "seconds", "votes", "works")
+    __slots__ = ("done", "ends_at", "group", "launch", "mean_version", "seconds")
 
     launch: Launch  # these two from its start on
     ends_at: float  # on the pool's clock
     mean_version: float  # of its tokens, from its end on
 
-    def __init__(self, group: object, seconds: float, votes: bool, works: bool) -> None:
+    def __init__(self, group: object, seconds: float) -> None:
         self.group = group
         self.seconds = seconds
-        self.votes = votes
-        self.works = works
         self.done = False
-
-    @property
-    def draw(self) -> Draw:
-        return Draw(self.seconds, self.votes, self.works)
 
     @property
     def launch_version(self) -> int:

@@ -21,7 +21,7 @@ from scheduler.core.simulate.parts import SimBatch, SimBurst, SimCell, SimEvalua
 from scheduler.core.simulate.pool import INFINITE, Execution, Launch
 from scheduler.core.simulate.result import Result
 from scheduler.core.simulate.tally import Tally
-from scheduler.core.simulate.workload import Draw, Workload
+from scheduler.core.simulate.workload import Draw, Drawn, Workload
 from scheduler.core.simulate.world import World
 from scheduler.core.supply import NUM_GROUPS, NUM_INTERVALS, quantiles
 
@@ -126,7 +126,7 @@ class Resumed(World):
             exhaustive=exhaustive,
         )  # fmt: skip
         # Drawn and forgotten, so that a seed's later groups are the same as without the break.
-        self.durations.groups(0, moment.num_groups, settings.executions_per_group)
+        self.durations.groups(0, moment.num_groups)
         snapshot = moment.snapshot
         self.began_s = self.now_s = self.pool.now_s = snapshot.taken_at_s
         self.version = snapshot.version
@@ -175,14 +175,14 @@ class Resumed(World):
         waiting: list[Execution] = []
         for then in moment.groups:
             draws = [one.draw for one in then.executions]
+            drawn = Drawn([d.seconds for d in draws], [d.votes for d in draws], [d.works for d in draws])
             group = SimGroup(
-                then.number, by_number[then.burst], [], [draw.seconds for draw in draws], 0,
-                sum(draw.votes for draw in draws), sum(draw.works for draw in draws), settled_s=then.settled_s,
-                state=then.state, resumed_s=then.started_s if then.started_s >= 0.0 else None,
+                then.number, by_number[then.burst], drawn, 0, settled_s=then.settled_s, state=then.state,
+                resumed_s=then.started_s if then.started_s >= 0.0 else None,
             )  # fmt: skip
             self.groups[then.number] = group
             for one in then.executions:
-                execution = Execution(group, *one.draw)
+                execution = Execution(group, one.draw.seconds)
                 group.executions.append(execution)
                 if one.state in (FINISHED, EVALUATING):
                     execution.launch = Launch(self.now_s, INFINITE, 0.0, one.launch_version, 0.0)
@@ -214,7 +214,7 @@ class Resumed(World):
         self.batch = SimBatch(
             batch.number, batch.burst, batch.version, self.now_s, sealed=batch.sealed, groups=groups,
             num_micro_steps=sum(group.num_micro_steps(self.workload.micro_steps_per_group) for group in groups),
-            launch_versions=[one.launch.version for group in groups for one in group.executions if one.works],
+            launch_versions=[one.launch.version for group in groups for one in group.working()],
             num_unclaimed=batch.num_unclaimed, num_claimed=batch.num_uncounted, num_counted=batch.num_counted,
         )  # fmt: skip
 

@@ -65,9 +65,7 @@ class Tally:
         self.query_s.append(group.settled_s - group.started_s)
 
     def admitted(self, group: SimGroup, batch: SimBatch) -> None:
-        working = group.executions
-        if group.num_working < len(working):
-            working = [execution for execution in working if execution.works]
+        working = group.working()
         self.sampled_version = sum([execution.mean_version for execution in working], self.sampled_version)
         self.trained_version += batch.version * len(working)
         versions = [execution.launch.version for execution in working]
@@ -83,10 +81,11 @@ class Tally:
         self.num_failures_since_step = 0
         best = self.workload.slowdown(0.0)
         for group in batch.groups:
-            self.work_s += sum(group.seconds)
+            seconds = group.drawn.seconds
+            self.work_s += sum(seconds)
             number = group.burst.number
             self.chain_s[number] = max(
-                self.chain_s.get(number, 0.0), min(best * max(group.seconds), self.workload.harness_timeout_s)
+                self.chain_s.get(number, 0.0), min(best * max(seconds), self.workload.harness_timeout_s)
             )
         self.micro_steps += batch.num_micro_steps
         num_trained = len(batch.launch_versions)

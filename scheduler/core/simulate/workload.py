@@ -131,3 +131,14 @@ class Draw(NamedTuple):
     seconds: float  # at full load, clipped
     votes: bool
     works: bool  # gives training work
+
+
+class Drawn(NamedTuple):
+    """The executions of one group, a list for each part of `Draw`."""
+
+    seconds: list[float]
+    votes: list[bool]
+    works: list[bool]
+
+    def draws(self) -> list[Draw]:
+        return list(map(Draw, *self))

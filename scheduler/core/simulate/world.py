@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from itertools import repeat
 from random import Random
 
 from scheduler.core import snapshot as facts
@@ -52,7 +51,7 @@ class World:
         self.settings, self.workload, self.policy = settings, workload, policy_of(policy_kind)
         self.on_decisions, self.exhaustive, self.overrides = on_decisions, exhaustive or bool(overrides), overrides
         self.random = Random(f"faults {seed}")
-        self.durations = Durations(workload, Random(f"durations {seed}"), recorded)
+        self.durations = Durations(workload, settings.executions_per_group, Random(f"durations {seed}"), recorded)
         self.now_s = 0.0
         self.heap: list[Event] = []
         self.computed = self._computed  # one object, which a stretch knows again
@@ -228,9 +227,9 @@ class World:
         self.bursts.append(burst)
         self.num_bursts += 1
         fresh: list[Execution] = []
-        for drawn in self.durations.groups(self.num_groups, count, per_group):
-            group = SimGroup(self.num_groups, burst, [], drawn.seconds, per_group, sum(drawn.votes), sum(drawn.works))
-            group.executions = list(map(Execution, repeat(group), *drawn))
+        for drawn in self.durations.groups(self.num_groups, count):
+            group = SimGroup(self.num_groups, burst, drawn, per_group)
+            group.executions = [Execution(group, seconds) for seconds in drawn.seconds]
             self.num_groups += 1
             fresh += group.executions
         self.dispatched += len(fresh)
@@ -284,7 +283,7 @@ class World:
         group.settled_s = burst.settled_s = self.now_s
         burst.num_unfinished -= 1
         burst.picture = None
-        if group.num_votes >= self.workload.min_votes:
+        if sum(group.drawn.votes) >= self.workload.min_votes:
             group.state = "ready"
             burst.ready[group.id] = facts.ReadyGroup(group.id, self.now_s)
             self.tally.ready[group.id] = group
