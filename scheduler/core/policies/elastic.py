@@ -49,8 +49,8 @@ class Elastic(Policy):
         core = plan.core
         if core is not None and any(cell is core for cell in plan.serving()):
             _core_leaves(plan, core, self)
-        if not (plan.tells_refusals or (plan.core_trains and one_may_leave(plan))):
-            return
+        if not (plan.core_trains and one_may_leave(plan)) and not plan.tells_refusals:
+            return  # there would only be refusals
         # The satellite with the least work to move goes first: fewest active calls, then least KV.
         for cell in sorted(plan.serving(), key=lambda c: (c.num_calls, c.num_kv_tokens, c.index)):
             if not cell.is_core:

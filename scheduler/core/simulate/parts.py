@@ -47,20 +47,21 @@ class SimCell:
     def look(self, num_calls: int) -> facts.Cell:
         picture = self.picture
         if picture is None or picture.num_calls != num_calls:
-            picture = self.picture = facts.Cell(
-                index=self.index,
-                is_core=self.is_core,
-                role=self.role,
-                desired_role=self.desired_role,
-                epoch=self.epoch,
-                weight_version=self.weight_version,
-                evaluation=self.evaluation,
-                num_calls=num_calls,
-                role_since_s=self.role_since_s,
-                last_claim_s=self.last_claim_s,
-                num_uncounted=self.num_uncounted,
-                to_training_s=self.to_training_s,
-                to_rollout_s=self.to_rollout_s,
+            picture = self.picture = facts.Cell(  # by place: by name it takes half as long again
+                self.index,
+                self.is_core,
+                self.role,
+                self.desired_role,
+                self.epoch,
+                self.weight_version,
+                self.evaluation,
+                num_calls,
+                0,  # tokens of keys and values
+                self.role_since_s,
+                self.last_claim_s,
+                self.num_uncounted,
+                self.to_training_s,
+                self.to_rollout_s,
             )
         return picture
 

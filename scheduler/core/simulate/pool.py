@@ -58,7 +58,7 @@ class Execution:
         return self.launch.progress
 
 
-_end = attrgetter("ends_at")
+_end = attrgetter("ends_at")  # for many at once; the same order as the other
 
 
 def _latest_first(execution: Execution) -> float:
@@ -74,7 +74,7 @@ class Pool:
     def __init__(self, slowdown: Callable[[float], float], concurrency: int, timeout_s: float) -> None:
         self.slowdown, self.concurrency, self.timeout_s = slowdown, concurrency, timeout_s
         self.num_cells = self.num_places = 0
-        self.unloaded, self.per_execution = slowdown(0.0), 0.0  # slowdown, and what each execution adds to it
+        self.unloaded, self.per_execution = slowdown(0.0), 0.0  # slowdown of an empty cell; what each execution adds
         self.now_s = 0.0
         self.progress = 0.0  # seconds at full load done so far by whoever has run from the start
         self.held_s = 0.0  # time in which no cell served
@@ -171,7 +171,7 @@ class Pool:
         )
         launch.running.append(execution)
         self.launches.append(launch)
-        execution.ends_at = self.progress + execution.seconds - done_s
+        execution.ends_at = self.progress + max(0.0, execution.seconds - done_s)
         insort_left(self.ends, execution, key=_latest_first)
         self._changed()
 

@@ -35,7 +35,8 @@ def let_time_pass(world: World) -> None:
     level, execution_s, world_s, seq = dispatched - world.finished, tally.execution_s, world.now_s, world.seq
     computed_s, micro_step_s = tally.computed_s, world.micro_steps_s[tally.num_computing]
     behind = bool(waiting) and unasked.behind(world)
-    water, water_step = tally.water_points[-1][1] if tally.water_points else 0, tally.water_step
+    ask_level = (level - 1) // concurrency * concurrency
+    water_level = (tally.water_points[-1][1] if tally.water_points else 0) - tally.water_step
     dirty, times_out = False, False
     heeded: SimGroup | None = None
     due_s = pool.launches[0].due_s + pool.held_s if pool.launches else INFINITE
@@ -90,7 +91,7 @@ def let_time_pass(world: World) -> None:
         execution_s += now_s - launch.at_s
         # World._finished
         level -= 1
-        dirty = not level % concurrency
+        dirty = level == ask_level
         group: SimGroup = execution.group  # type: ignore[assignment]
         execution.group = None
         group.num_owed -= 1
@@ -99,9 +100,9 @@ def let_time_pass(world: World) -> None:
             world._settle(group)
             if unasked.heeds_settled(world, group, level):
                 heeded = group
-        if water - level >= water_step:
+        if level <= water_level:
             tally.water_points.append((now_s, level))
-            water = level
+            water_level = level - tally.water_step
         if dirty or heeded is not None:
             break
         if waiting:

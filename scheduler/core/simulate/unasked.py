@@ -50,11 +50,12 @@ def admits(world: World, group: SimGroup, waterlevel: int) -> bool:
     """
     batch, burst = world.batch, group.burst
     if (
-        batch is None
+        group.state != "ready"
+        or len(burst.ready) > 1
+        or batch is None
         or batch.sealed
         or batch.burst != burst.number
         or not batch.num_unclaimed
-        or len(burst.ready) > 1
         or len(batch.groups) + 1 >= burst.groups_per_batch
         or not burst.num_unfinished
         or world.policy.mixes_bursts
