@@ -21,6 +21,9 @@ class Policy(ABC):
     #: A batch takes groups of all bursts, the oldest first; otherwise of one burst alone.
     mixes_bursts: ClassVar[bool] = False
 
+    #: Looks at how long groups took, `work.group_s`. A simulator does not work it out for who does not.
+    heeds_durations: ClassVar[bool] = True
+
     def next_burst(self, plan: Plan) -> Proposal:
         """How many groups to dispatch now."""
         return strict_burst(plan)

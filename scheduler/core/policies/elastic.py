@@ -20,6 +20,7 @@ AGAIN_LATER_S = 0.1
 
 class Elastic(Policy):
     kind: ClassVar[str] = "elastic"
+    heeds_durations: ClassVar[bool] = False
 
     def supply(self, plan: Plan) -> Supply:
         """Is there enough to train? rho_min of a batch."""

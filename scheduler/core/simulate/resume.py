@@ -89,7 +89,7 @@ class _GoesOn(Tally):
 
     before: Counted = field(default_factory=Counted)
 
-    def work(self) -> facts.Work:
+    def work(self, *, durations: bool) -> facts.Work:
         before = self.before
         num_computed = before.num_computed + self.num_computed
         num_groups = before.num_groups + sum(step.num_groups for step in self.steps)
@@ -97,7 +97,7 @@ class _GoesOn(Tally):
             micro_step_s=(before.computed_s + self.computed_s) / num_computed if num_computed else None,
             micro_steps_per_group=(before.micro_steps + self.micro_steps) / num_groups if num_groups else None,
             step_s=self.step_s(),
-            group_s=quantiles([*before.group_s, *self.query_s][-NUM_GROUPS:]),
+            group_s=quantiles([*before.group_s, *self.query_s][-NUM_GROUPS:]) if durations else (),
         )
 
     def step_s(self) -> float | None:

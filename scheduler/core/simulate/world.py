@@ -192,8 +192,8 @@ class World:
                 self._carry_out[decision.kind](self, decision)
             if self._num_left:
                 self._move_calls()
-            if not accepted:
-                self._wake_later(decisions)
+            if not accepted or (self.on_decisions is None and all(d.kind is Kind.LAUNCH for d in accepted)):
+                self._wake_later(decisions)  # launches come last, and nothing depends on them
                 return
             if self.done or self.alarm:
                 break
@@ -463,7 +463,7 @@ class World:
         self._drop_used_bursts()
         self.tally.stepped(batch, self.now_s)
         self.batch = None
-        self._work = self.tally.work()
+        self._work = self.tally.work(durations=self.policy.heeds_durations or self.on_decisions is not None)
         for cell in self.cells:
             cell.last_claim_s, cell.picture = None, None
             if cell.role == facts.ROLLOUT and cell.evaluation is None:
