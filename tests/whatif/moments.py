@@ -91,16 +91,17 @@ def _underway(
 ) -> Underway:
     if id(execution) in waiting:
         return Underway(draw, WAITING)
-    begun = Underway(draw, FINISHED, launch_version=execution.launch_version, mean_version=execution.mean_version)
-    if id(execution) in verdicts:
-        return replace(begun, state=EVALUATING, verdict_in_s=verdicts[id(execution)])
     if execution.done:
-        return begun
+        ended = Underway(draw, FINISHED, launch_version=execution.launch_version, mean_version=execution.mean_version)
+        if id(execution) in verdicts:
+            return replace(ended, state=EVALUATING, verdict_in_s=verdicts[id(execution)])
+        return ended
     pool = world.pool
-    return replace(
-        begun,
-        state=RUNNING,
+    return Underway(
+        draw,
+        RUNNING,
         done_s=pool.progress - execution.started_progress,
         elapsed_s=pool.served_s - world.launches_s[execution],
+        launch_version=execution.launch_version,
         mean_version=pool.mean_version(execution),
     )
