@@ -35,8 +35,10 @@ class Policy(ABC):
         """
         return True
 
-    def heeds_arrival(self, role: str, num_serving: int, concurrency: int, waterlevel: int, num_unclaimed: int) -> bool:
-        """While a batch is in progress: may a cell that has arrived in `role` change a decision? If unsure, yes."""
+    def heeds_arrival(
+        self, role: str, num_serving: int, concurrency: int, waterlevel: int, num_unclaimed: int, num_ready: int
+    ) -> bool:
+        """While the core trains a batch: may a cell that has arrived in `role` change a decision? If unsure, yes."""
         return True
 
     @abstractmethod

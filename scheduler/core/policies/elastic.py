@@ -34,10 +34,12 @@ class Elastic(Policy):
         """More to do lets satellites join, if they may leave. Cells in training stay the more."""
         return waterlevel == 0 or capacity_left(num_serving, concurrency, waterlevel)
 
-    def heeds_arrival(self, role: str, num_serving: int, concurrency: int, waterlevel: int, num_unclaimed: int) -> bool:
-        """One that serves lets another leave, if there is room. One that trains turns back if it is not needed."""
+    def heeds_arrival(
+        self, role: str, num_serving: int, concurrency: int, waterlevel: int, num_unclaimed: int, num_ready: int
+    ) -> bool:
+        """One that serves lets another join, if there is work and room. One that trains turns back if not needed."""
         if role == ROLLOUT:
-            return capacity_left(num_serving, concurrency, waterlevel)
+            return num_unclaimed + num_ready > 0 and capacity_left(num_serving, concurrency, waterlevel)
         return num_unclaimed == 0 or waterlevel > num_serving * concurrency
 
     def move_cells(self, plan: Plan) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.core.launches import num_to_launch
 from scheduler.core.simulate.parts import SimCell, SimGroup
+from scheduler.core.snapshot import TRAINING
 
 if TYPE_CHECKING:
     from scheduler.core.simulate.world import World
@@ -73,9 +74,14 @@ def _heeds_ready(world: World, waterlevel: int) -> bool:
 
 def heeds_arrival(world: World, cell: SimCell) -> bool:
     """May it change a decision that this cell has arrived where it was sent?"""
-    if world.waiting or world.batch is None or world.settings.eval_every_steps:
+    batch, core = world.batch, world.cells[0]
+    if world.waiting or batch is None or core.desired_role != TRAINING or world.settings.eval_every_steps:
         return True
-    waterlevel, concurrency = world.dispatched - world.finished, world.settings.concurrency_per_cell
     return world.policy.heeds_arrival(
-        cell.role, world.pool.num_cells, concurrency, waterlevel, world.batch.num_unclaimed
+        cell.role,
+        world.pool.num_cells,
+        world.settings.concurrency_per_cell,
+        world.dispatched - world.finished,
+        batch.num_unclaimed,
+        sum(len(burst.ready) for burst in world.bursts),
     )

@@ -205,7 +205,7 @@ class World:
     def _wake_later(self, decisions: list[Decision]) -> None:
         again_s = min((d.params["again_s"] for d in decisions if "again_s" in d.params), default=INFINITE)
         again_s = max(again_s, self.now_s + TICK_S)  # a wait may be over but for the last digit
-        if again_s < INFINITE and not (self.now_s < self._wake_s <= again_s):
+        if again_s < INFINITE and not (self.now_s < self._wake_s <= again_s + TICK_S):
             self._wake_s = again_s
             self.at(again_s - self.now_s, self._wake)
 
