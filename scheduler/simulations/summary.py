@@ -86,7 +86,7 @@ class PolicySummary:
 
     @property
     def chain_h_per_step(self) -> float:
-        """The longest group of each burst, one burst after the other."""
+        """The longest chain of executions, each launched after the step that trained the one before."""
         return median(result.bounds.chain_h for result in self.results)
 
 

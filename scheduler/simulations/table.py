@@ -135,7 +135,7 @@ def _notes(summary: Summary) -> Iterator[str]:
         yield (
             f"{first.policy}: execution {_long(first.mean('execution_h'))}, query {_long(first.mean('query_h'))}, "
             f"{first.mean('query_ge_4h'):.1%} of queries >= 4 h, {first.mean('timeout_share'):.1%} timeouts; "
-            f"longest chain of a burst {_long(first.chain_h_per_step)} per step"
+            f"longest chain of executions {_long(first.chain_h_per_step)} per step"
         )
     for policy in summary.policies:
         if policy.split is not None:

@@ -42,12 +42,12 @@ def test_a_few_groups_start_ahead_while_the_last_batch_is_trained() -> None:
     last = burst(num_admitted=17, num_unfinished=1, version=4, max_staleness=3, groups_per_batch=18)
     seen = picture(4, last, settings=BIG, version=7, work=TRAINING_BOUND, batch=last_batch(17))
     dispatched = decisions(seen, Kind.DISPATCH_BURST)[0]
-    assert (dispatched.reason_code, dispatched.params["num_groups"]) == ("ahead", 6)
+    assert (dispatched.reason_code, dispatched.params["num_groups"]) == ("ahead", 7)
 
 
-def test_nothing_starts_ahead_when_stragglers_hold_the_run_up() -> None:
-    last = burst(num_admitted=17, num_unfinished=1, version=4, max_staleness=3, groups_per_batch=18)
-    seen = picture(4, last, settings=BIG, version=7, work=STRAGGLING, batch=last_batch(17))
+def test_nothing_starts_ahead_while_most_of_the_last_batch_is_unfinished() -> None:
+    last = burst(num_admitted=8, num_unfinished=10, version=4, max_staleness=3, groups_per_batch=18)
+    seen = picture(40, last, settings=BIG, version=7, work=TRAINING_BOUND, batch=last_batch(8))
     assert not decisions(seen, Kind.DISPATCH_BURST)[0].accepted
 
 

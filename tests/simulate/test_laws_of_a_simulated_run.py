@@ -46,6 +46,7 @@ def test_shares_series_and_bounds_of_a_result_add_up(case: Case) -> None:
     series += [[at for at, _ in result.waterlevel], [step.finished_s for step in result.step_rows]]
     assert all(times == sorted(times) and (not times or times[-1] <= end_s) for times in series)
     assert all(waterlevel >= 0 for _, waterlevel in result.waterlevel)
+    assert result.bounds.chain_h <= result.hours_per_step * (1 + 1e-9)
     # Without the gain of empty cells no schedule beats all work on all cells.
     if case.workload.alpha == 1.0 or case.workload.environment_share == 1.0:
         capped = case.workload.cap_h * 3600.0 <= case.workload.harness_timeout_s

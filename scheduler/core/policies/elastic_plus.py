@@ -5,9 +5,8 @@ executions in progress are as there.
 
 1. **Train at once.** Micro-steps are streamed, so the core leaves for the first ready group instead of a share of the
    batch: what is trained while the burst's groups trickle in need not be trained after them.
-2. **Start ahead.** Where training holds the run up, a few groups of the next burst start while the last batch of this
-   one is trained. They are one version older than the rest of their burst when they are trained, so their number is
-   what mean staleness may rise by.
+2. **Start ahead.** A few groups of the next burst start while the last batch of this one is trained. They are one
+   version older than the rest of their burst when they are trained, so their share is what mean staleness rises by.
 3. **Carry stragglers.** When the slowest groups hold the run up, bursts have one batch less and go out while half a
    batch is still owed: the stragglers fill the first batch of the next burst, one version bound older. Mean staleness
    stays (S - 1) / 2: of S - 1 batches' groups, half a batch is S - 1 versions old instead of fresh.
@@ -27,11 +26,11 @@ from scheduler.core.snapshot import Burst, Work
 from scheduler.core.supply import Supply, supply
 
 #: Share of a burst that starts ahead: what mean staleness rises by.
-AHEAD_SHARE = 0.09
-#: A last batch with more than this share unfinished waits for executions, not for training.
-STRAGGLING_SHARE = 0.25
+AHEAD_SHARE = 0.1
+#: A last batch with more than this share unfinished leaves no places free for groups ahead.
+STRAGGLING_SHARE = 0.5
 #: Carrying must promise at least this much: predictions err.
-CARRY_GAIN = 1.06
+CARRY_GAIN = 1.1
 
 
 class ElasticPlus(Elastic):
@@ -66,11 +65,7 @@ class ElasticPlus(Elastic):
         if outstanding <= carried:
             count, how = self._whole_burst(plan, shape.num_batches, outstanding)
             return Proposal(min(count, needed), how, f"{min(count, needed)} groups, {outstanding} carried over,")
-        if (
-            outstanding <= size
-            and _only_training_left(plan)
-            and _training_bound(snapshot.work, shape.num_batches, size)
-        ):
+        if outstanding <= size and _last_batch_half_done(plan):
             count = min(int(AHEAD_SHARE * shape.num_batches * size), needed)
             if count:
                 return Proposal(count, "ahead", f"{count} groups ahead")
@@ -85,8 +80,8 @@ class ElasticPlus(Elastic):
         return num_batches * size - outstanding, "burst_used_up"
 
 
-def _only_training_left(plan: Plan) -> bool:
-    """The last batch of the burst is in progress, almost complete, and nothing was started ahead yet."""
+def _last_batch_half_done(plan: Plan) -> bool:
+    """The last batch of the burst is in progress, most of its groups are complete, and none was started ahead yet."""
     batch, source = plan.snapshot.batch, plan.source
     if (
         not plan.settings.max_staleness
@@ -96,12 +91,6 @@ def _only_training_left(plan: Plan) -> bool:
     ):
         return False
     return source.num_unfinished <= STRAGGLING_SHARE * plan.settings.groups_per_batch
-
-
-def _training_bound(work: Work, num_batches: int, size: int) -> bool:
-    """With strict bursts the last group is there before the batches ahead of it are trained."""
-    found = forecast(work, num_batches, size, 0)
-    return found is not None and found.trained_s > found.last_s
 
 
 @dataclass(frozen=True, slots=True)

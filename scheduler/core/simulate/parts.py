@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import compress
+from operator import itemgetter
 
 from scheduler.core import snapshot as facts
-from scheduler.core.simulate.pool import Execution
+from scheduler.core.simulate.pool import Execution, Launch
 from scheduler.core.simulate.workload import Drawn
 
 
@@ -83,6 +84,14 @@ class SimGroup:
         """Executions that give training work."""
         works = self.drawn.works
         return self.executions if all(works) else list(compress(self.executions, works))
+
+    def longest(self) -> list[tuple[Launch, float]]:
+        """What the longest of its executions needs, for each launch."""
+        launches = [execution.launch for execution in self.executions]
+        if launches.count(launches[0]) == len(launches):
+            return [(launches[0], max(self.drawn.seconds))]
+        by_length = sorted(zip(self.drawn.seconds, launches, strict=True), key=itemgetter(0))
+        return list({launch: seconds for seconds, launch in by_length}.items())
 
     def num_micro_steps(self, per_group: int) -> int:
         """Those of a whole group, less what executions without training work save; at least one."""

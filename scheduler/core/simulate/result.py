@@ -8,7 +8,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Hours per step that no schedule beats: all work on K cells at full load, and the longest group of each burst."""
+    """Hours per step that no schedule beats: all work on K cells at full load, and, with executions launched at the
+    versions at which they were, the longest chain of executions that had to wait for one another.
+    """
 
     work_h: float
     chain_h: float

@@ -185,7 +185,7 @@ class Resumed(World):
                 execution = Execution(group, one.draw.seconds)
                 group.executions.append(execution)
                 if one.state in (FINISHED, EVALUATING):
-                    execution.launch = Launch(self.now_s, INFINITE, 0.0, one.launch_version, 0.0)
+                    execution.launch = Launch(-1.0, INFINITE, 0.0, one.launch_version, 0.0)
                     execution.mean_version, execution.done = one.mean_version, True
                 if one.state == FINISHED:
                     continue

@@ -43,7 +43,7 @@ class Tally:
     water_points: list[tuple[float, int]] = field(default_factory=list)
     work_s: float = 0.0  # rollout work of the consumed groups, execution-seconds at full load
     micro_steps: int = 0
-    chain_s: dict[int, float] = field(default_factory=dict)  # longest consumed group per burst, at the best speed
+    chain_s: dict[int, float] = field(default_factory=dict)  # by version: see `stepped`
 
     @property
     def water_step(self) -> float:
@@ -78,15 +78,18 @@ class Tally:
         self.num_computed += 1
 
     def stepped(self, batch: SimBatch, now_s: float) -> None:
+        """Book a step, and its longest chain: executions, each launched after the step that trained the one before, at
+        the speed of an empty cell. No schedule with these launches gets to the step sooner.
+        """
         self.num_failures_since_step = 0
-        best = self.workload.slowdown(0.0)
+        best, limit_s = self.workload.slowdown(0.0), self.workload.harness_timeout_s
+        chain_s, longest_s = self.chain_s, self.chain_s.get(batch.version, 0.0)
         for group in batch.groups:
-            seconds = group.drawn.seconds
-            self.work_s += sum(seconds)
-            number = group.burst.number
-            self.chain_s[number] = max(
-                self.chain_s.get(number, 0.0), min(best * max(seconds), self.workload.harness_timeout_s)
-            )
+            self.work_s += sum(group.drawn.seconds)
+            for launch, alone_s in group.longest():
+                if launch.at_s >= 0.0:  # not taken over from a run that went on
+                    longest_s = max(longest_s, chain_s.get(launch.version, 0.0) + min(best * alone_s, limit_s))
+        chain_s[batch.version + 1] = longest_s
         self.micro_steps += batch.num_micro_steps
         num_trained = len(batch.launch_versions)
         age = batch.version * num_trained - sum(batch.launch_versions)
@@ -108,14 +111,13 @@ class Tally:
         return min((later - sooner for sooner, later in pairwise(times)), default=None)
 
     def bounds(self, micro_step_s: float) -> Bounds:
-        """Per step. The chain counts one burst after the other: it binds policies that keep bursts apart."""
+        """Per step."""
         settings, num_steps = self.settings, max(1, len(self.steps))
         rollout_s = self.work_s / settings.concurrency_per_cell
         training_s = self.micro_steps * micro_step_s
-        best_chain_s = sum(self.chain_s.values())
         return Bounds(
             work_h=(rollout_s + training_s) / settings.cells / num_steps / HOUR_S,
-            chain_h=best_chain_s / num_steps / HOUR_S,
+            chain_h=max(self.chain_s.values(), default=0.0) / num_steps / HOUR_S,
         )
 
     def result(

@@ -75,7 +75,9 @@ def _heeds_ready(world: World, waterlevel: int) -> bool:
 def heeds_arrival(world: World, cell: SimCell) -> bool:
     """May it change a decision that this cell has arrived where it was sent?"""
     batch, core = world.batch, world.cells[0]
-    if world.waiting or batch is None or core.desired_role != TRAINING or world.settings.eval_every_steps:
+    if world.waiting or batch is None or core.desired_role != TRAINING:
+        return True
+    if world.settings.eval_every_steps or world.awaits_moment:
         return True
     return world.policy.heeds_arrival(
         cell.role,

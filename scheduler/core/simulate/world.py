@@ -147,6 +147,11 @@ class World:
         self._dirty = True
 
     @property
+    def awaits_moment(self) -> bool:
+        """A refusal said when to ask again; it may be over a little before that."""
+        return self.now_s <= self._wake_s < INFINITE
+
+    @property
     def asks(self) -> bool:
         return self._dirty
 
@@ -432,7 +437,7 @@ class World:
             self.batch.num_claimed -= cell.num_uncounted
             self.batch.num_counted += cell.num_uncounted
             cell.num_uncounted, cell.picture = 0, None
-            if cell.desired_role != facts.TRAINING and self.settings.eval_every_steps:
+            if cell.desired_role != facts.TRAINING and (self.settings.eval_every_steps or self.awaits_moment):
                 self._dirty = True  # an evaluation may wait for such a cell
 
     def _try_step(self) -> None:
