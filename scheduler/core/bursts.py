@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from scheduler.core.settings import Settings
 from scheduler.core.snapshot import Burst, Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """Batches per burst and overlap between bursts, cut so that S + lead <= max_staleness + 1."""
 
     num_batches: int

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.core import bursts
 from scheduler.core.decisions import Kind
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
 VOID_GROUPS = "void_groups"
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(NamedTuple):
     """Groups to dispatch now, with the reason; 0 groups: none, and why."""
 
     num_groups: int
@@ -54,7 +52,7 @@ def dispatch(plan: Plan, policy: Policy) -> None:
         return
     if _stopped(plan):
         return
-    plan.num_dispatched += proposal.num_groups * settings.executions_per_group
+    plan.dispatch(proposal.num_groups * settings.executions_per_group)
     plan.accept(
         Kind.DISPATCH_BURST,
         proposal.code,

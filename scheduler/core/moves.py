@@ -26,6 +26,14 @@ def leave(plan: Plan, cell: Cell, code: str, why: str, *, rule: bool = True, uns
     return True
 
 
+def one_may_leave(plan: Plan) -> bool:
+    """The rule lets one more cell go."""
+    serving, settings = len(plan.serving()), plan.settings
+    return capacity_left(serving, settings.concurrency_per_cell, plan.waterlevel) and leaves_enough(
+        serving, settings, plan.waterlevel
+    )
+
+
 def stays_because(plan: Plan) -> tuple[str, str] | None:
     """Code and numbers of the rule that keeps one more cell in rollout; None when one may go."""
     serving, concurrency, owed = len(plan.serving()), plan.settings.concurrency_per_cell, plan.waterlevel

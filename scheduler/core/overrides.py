@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scheduler.core.settings import Settings, changed
 from scheduler.core.snapshot import Cell, Override, Snapshot
@@ -14,8 +14,7 @@ HOLD_DISPATCH = "hold_dispatch"
 SETTING = "setting"
 
 
-@dataclass(frozen=True, slots=True)
-class Orders:
+class Orders(NamedTuple):
     """The overrides in force at one instant."""
 
     in_force: tuple[Override, ...]

@@ -23,6 +23,8 @@ class Plan:
     now_s: float
     settings: Settings
     orders: Orders
+    waterlevel: int  # W, with what this evaluation has dispatched
+    tells_refusals: bool = True
     decisions: list[Decision] = field(default_factory=list)
     num_dispatched: int = 0
     num_admitted: int = 0  # groups admitted to the batch in progress by this evaluation
@@ -33,21 +35,24 @@ class Plan:
     evaluation_waits: bool = False  # for a cell that comes in a moment: no burst may take its place
     _desired: dict[int, str] = field(default_factory=dict)
     _reserved: dict[int, int] = field(default_factory=dict)
-    #: What `serving`, `coming` and `training` answered since the last switch or reservation.
+    #: What `serving`, `coming`, `training` and `core_trains` answered since the last switch or reservation.
     _serving: list[Cell] | None = None
     _coming: list[Cell] | None = None
     _training: list[Cell] | None = None
+    _core_trains: bool | None = None
     #: Worth of joining, by number of trainers and measured switch: the same for cells alike.
     worth: dict[tuple[int, float | None], tuple[bool, str]] = field(default_factory=dict)
 
     @classmethod
-    def start(cls, snapshot: Snapshot, now_s: float, mixes_bursts: bool) -> Plan:
+    def start(cls, snapshot: Snapshot, now_s: float, mixes_bursts: bool, tells_refusals: bool) -> Plan:
         orders = Orders.of(snapshot, now_s)
         plan = cls(
             snapshot=snapshot,
             now_s=now_s,
             settings=orders.settings,
             orders=orders,
+            waterlevel=snapshot.counters.waterlevel,
+            tells_refusals=tells_refusals,
             source=bursts.merged(snapshot) if mixes_bursts else bursts.current(snapshot),
             mixes_bursts=mixes_bursts,
         )
@@ -55,10 +60,6 @@ class Plan:
         return plan
 
     # What holds now
-
-    @property
-    def waterlevel(self) -> int:
-        return self.snapshot.counters.waterlevel + self.num_dispatched
 
     @property
     def core(self) -> Cell | None:
@@ -110,14 +111,17 @@ class Plan:
     @property
     def core_trains(self) -> bool:
         """The core is in training or on its way to it."""
-        core = self.core
-        return core is not None and any(cell is core for cell in self.training())
+        found = self._core_trains
+        if found is None:
+            core = self.core
+            found = self._core_trains = core is not None and any(cell is core for cell in self.training())
+        return found
 
     # Decisions
 
     def switch(self, cell: Cell, role: str) -> None:
         self._desired[cell.index] = role
-        self._serving = self._coming = self._training = None
+        self._serving = self._coming = self._training = self._core_trains = None
 
     def reserve(self, cell: Cell, evaluation: int) -> None:
         self._reserved[cell.index] = evaluation
@@ -126,8 +130,13 @@ class Plan:
     def accept(self, kind: Kind, code: str, reason: str, cell: Cell | None = None, **params: Any) -> None:
         self.decisions.append(Decision(kind, True, code, reason, None if cell is None else cell.index, params))
 
+    def dispatch(self, num_executions: int) -> None:
+        self.num_dispatched += num_executions
+        self.waterlevel += num_executions
+
     def refuse(self, kind: Kind, code: str, reason: str, cell: Cell | None = None, **params: Any) -> None:
-        self.decisions.append(Decision(kind, False, code, reason, None if cell is None else cell.index, params))
+        if self.tells_refusals or params:
+            self.decisions.append(Decision(kind, False, code, reason, None if cell is None else cell.index, params))
 
 
 def called(cell: Cell) -> str:

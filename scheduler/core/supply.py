@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
+from typing import NamedTuple
 
 from scheduler.core.settings import Settings
 from scheduler.core.snapshot import Burst, Snapshot
@@ -13,8 +13,7 @@ from scheduler.core.snapshot import Burst, Snapshot
 UNMEASURED_SWITCH_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Supply:
+class Supply(NamedTuple):
     """`since_s` is when the condition became true and has held since; None while it is false."""
 
     num_ready: int
@@ -38,7 +37,7 @@ def supply(burst: Burst | None, settings: Settings) -> Supply:
     if burst is None:
         return Supply(num_ready=0, num_needed=1, num_unfinished=0, since_s=None)
     needed = max(1, ceil(settings.rho_min * burst.groups_per_batch - 1e-9))
-    times = sorted(group.ready_at_s for group in burst.ready)
+    times = sorted([group.ready_at_s for group in burst.ready])
     since: float | None = None
     if len(times) >= needed:
         since = times[needed - 1]

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 
 from scheduler.core.decisions import Decision, Kind
-from scheduler.core.simulate import World
+from scheduler.core.simulate import World, simulate
 from scheduler.core.snapshot import Snapshot
 from tests.simulate.strategies import Case, cases
 
@@ -30,12 +30,23 @@ def everything(case: Case, *, exhaustive: bool) -> tuple[dict[str, Any], list[An
     return result, carried_out, evaluations
 
 
+def unwatched(case: Case) -> tuple[dict[str, Any], int]:
+    """The result when nobody looks at decisions: refusals and calls are left out, and some groups admitted unasked."""
+    result = asdict(simulate(case.settings, case.workload, case.policy_kind, case.seed))
+    evaluations = result.pop("evaluations")
+    del result["events"]
+    return result, evaluations
+
+
 def same_run(case: Case) -> None:
     result, decisions, num = everything(case, exhaustive=False)
     every_result, every_decision, every_num = everything(case, exhaustive=True)
     assert decisions == every_decision
     assert result == every_result
     assert num <= every_num
+    result, fewest = unwatched(case)
+    assert result == every_result
+    assert fewest <= num
 
 
 @settings(max_examples=150)

@@ -106,7 +106,7 @@ class Watch:
         """Every micro-step of the batch in progress is in exactly one state."""
         self.batch = batch
         per_group = self.case.workload.micro_steps_per_group
-        total = sum(max(1, round(per_group * g.num_working / len(g.executions))) for g in batch.groups)
+        total = sum(max(1, round(per_group * sum(g.drawn.works) / len(g.executions))) for g in batch.groups)
         assert min(batch.num_unclaimed, batch.num_claimed, batch.num_counted) >= 0
         assert batch.num_unclaimed + batch.num_claimed + batch.num_counted == total
         assert batch.num_claimed == sum(cell.num_uncounted for cell in self.world.cells)
@@ -128,7 +128,7 @@ class Watch:
     def _check_counted(self, batch: SimBatch) -> None:
         assert batch.num_unclaimed == batch.num_claimed == 0
         per_group = self.case.workload.micro_steps_per_group
-        total = sum(max(1, round(per_group * g.num_working / len(g.executions))) for g in batch.groups)
+        total = sum(max(1, round(per_group * sum(g.drawn.works) / len(g.executions))) for g in batch.groups)
         assert batch.num_counted == total
 
     # What holds for every decision
@@ -186,7 +186,7 @@ class Watch:
             assert execution.done
             assert group.burst.version <= execution.launch_version <= version
             assert version - execution.launch_version <= snapshot.settings.max_staleness, "staleness bound"
-            assert execution.launch_version - 1e-6 <= execution.version_sum <= version + 1e-6, "mean version of tokens"
+            assert execution.launch_version - 1e-6 <= execution.mean_version <= version + 1e-6, "mean version of tokens"
 
     # What holds at the end
 

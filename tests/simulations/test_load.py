@@ -8,7 +8,6 @@ import pytest
 
 from scheduler.core.simulate import Workload
 from scheduler.core.simulate.pool import Execution, Pool
-from scheduler.core.simulate.workload import Draw
 from scheduler.core.snapshot import Work
 from scheduler.observe import Measures
 from scheduler.simulations.load import Loads, at_full_load, mean_load
@@ -23,7 +22,7 @@ SECONDS = (600.0, 900.0, 1400.0, 2000.0, 2600.0, 5000.0)
 def _recording(workload: Workload) -> Recording:
     """What a run would have recorded of executions that the simulator's pool has run, three at 0 s, three at 200 s."""
     pool = Pool(workload.slowdown, CONCURRENCY, 1e9)
-    executions = [Execution(place, Draw(seconds, True, True)) for place, seconds in enumerate(SECONDS)]
+    executions = [Execution(place, seconds) for place, seconds in enumerate(SECONDS)]
     plan = [(0.0, "cells", 1), (0.0, "start", 3), (200.0, "start", 3), (1500.0, "cells", 0), (1800.0, "cells", 2)]
     waiting, ended = list(executions), {}
     while plan or len(ended) < len(executions):

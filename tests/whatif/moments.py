@@ -8,6 +8,7 @@ from typing import Any
 from scheduler.core.simulate.parts import SimGroup
 from scheduler.core.simulate.pool import Execution
 from scheduler.core.simulate.resume import EVALUATING, FINISHED, RUNNING, WAITING, Counted, GroupThen, Moment, Underway
+from scheduler.core.simulate.workload import Draw
 from scheduler.core.simulate.world import World
 
 
@@ -19,13 +20,13 @@ class Watched(World):
         self.launches_s: dict[Execution, float] = {}
         super().__init__(*args, **kwargs)
 
-    def _start(self, count: int) -> None:
+    def start(self, count: int) -> None:
         self.pool.advance(self.now_s)
         for execution in self.waiting[len(self.waiting) - count :]:
             group: Any = execution.group
             self.seen[group.id] = group
             self.launches_s[execution] = self.pool.served_s
-        super()._start(count)
+        super().start(count)
 
 
 def due(world: World, name: str) -> list[tuple[float, tuple[Any, ...]]]:
@@ -78,25 +79,29 @@ def _group(world: Watched, group: SimGroup, verdicts: dict[int, float]) -> Group
         state=group.state,
         started_s=group.started_s,
         settled_s=group.settled_s,
-        executions=tuple(_underway(world, one, waiting, verdicts) for one in group.executions),
+        executions=tuple(
+            _underway(world, one, draw, waiting, verdicts)
+            for one, draw in zip(group.executions, group.drawn.draws(), strict=True)
+        ),
     )
 
 
-def _underway(world: Watched, execution: Execution, waiting: set[int], verdicts: dict[int, float]) -> Underway:
+def _underway(
+    world: Watched, execution: Execution, draw: Draw, waiting: set[int], verdicts: dict[int, float]
+) -> Underway:
     if id(execution) in waiting:
-        return Underway(execution.draw, WAITING)
-    begun = Underway(
-        execution.draw, FINISHED, launch_version=execution.launch_version, mean_version=execution.version_sum
-    )
-    if id(execution) in verdicts:
-        return replace(begun, state=EVALUATING, verdict_in_s=verdicts[id(execution)])
+        return Underway(draw, WAITING)
     if execution.done:
-        return begun
+        ended = Underway(draw, FINISHED, launch_version=execution.launch_version, mean_version=execution.mean_version)
+        if id(execution) in verdicts:
+            return replace(ended, state=EVALUATING, verdict_in_s=verdicts[id(execution)])
+        return ended
     pool = world.pool
-    return replace(
-        begun,
-        state=RUNNING,
+    return Underway(
+        draw,
+        RUNNING,
         done_s=pool.progress - execution.started_progress,
         elapsed_s=pool.served_s - world.launches_s[execution],
+        launch_version=execution.launch_version,
         mean_version=pool.mean_version(execution),
     )

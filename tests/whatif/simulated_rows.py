@@ -13,6 +13,7 @@ from agents import config as run_config
 from agents.models import Call, Execution, Group, Project, Run, Task
 from scheduler.core.simulate.parts import SimCell, SimGroup
 from scheduler.core.simulate.pool import Execution as SimExecution
+from scheduler.core.simulate.workload import Draw
 from scheduler.models import Burst, Cell, RoleChange
 from scheduler.scenarios import Scenario
 from tests.support.demo_run import demo_task_set
@@ -40,10 +41,10 @@ class Noted(Watched):
         self.clock.append((self.pool.now_s, self.pool.progress))
         super()._touch_pool()
 
-    def _start(self, count: int) -> None:
+    def start(self, count: int) -> None:
         for execution in self.waiting[len(self.waiting) - count :]:
             self.launched_at[execution] = self.now_s
-        super()._start(count)
+        super().start(count)
         for burst in self.bursts:
             self.bursts_seen[burst.number] = burst
 
@@ -140,12 +141,15 @@ def _bursts_and_groups(run: Run, world: Noted, at: Any) -> None:
         complete = not group.num_owed
         row = Group.objects.create(
             run=run, task=task, number=number, burst=group.burst.number, state=group.state,
-            num_votes=group.num_votes, ready_order=number, ready_at=at(group.settled_s) if complete else None,
+            num_votes=sum(group.drawn.votes), ready_order=number, ready_at=at(group.settled_s) if complete else None,
         )  # fmt: skip
-        Execution.objects.bulk_create(_execution(run, row, i, one, world, at) for i, one in enumerate(group.executions))
+        Execution.objects.bulk_create(
+            _execution(run, row, i, one, draw, world, at)
+            for i, (one, draw) in enumerate(zip(group.executions, group.drawn.draws(), strict=True))
+        )
 
 
-def _execution(run: Run, group: Group, index: int, one: SimExecution, world: Noted, at: Any) -> Execution:
+def _execution(run: Run, group: Group, index: int, one: SimExecution, draw: Draw, world: Noted, at: Any) -> Execution:
     row = Execution(run=run, group=group, index=index, state="dispatched")
     if one in world.launched_at:
         row.state, row.launched_at = "running", at(world.launched_at[one])
@@ -154,8 +158,8 @@ def _execution(run: Run, group: Group, index: int, one: SimExecution, world: Not
         row.state, row.harness_ended_at = "evaluating", at(world.ended_at[one])
     if one in world.verdict_at:
         row.state, row.finished_at = "finished", at(world.verdict_at[one])
-        row.outcome = OUTCOMES[one.draw.votes, one.draw.works]
-        row.reward = row.training_reward = 0.5 if one.draw.votes else None
+        row.outcome = OUTCOMES[draw.votes, draw.works]
+        row.reward = row.training_reward = 0.5 if draw.votes else None
     return row
 
 

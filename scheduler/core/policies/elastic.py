@@ -6,12 +6,12 @@ from typing import ClassVar
 
 from scheduler.core import evaluations
 from scheduler.core.decisions import Kind
-from scheduler.core.moves import come_back, in_training, leave, stays_because
+from scheduler.core.moves import come_back, in_training, leave, one_may_leave, stays_because
 from scheduler.core.plan import Plan, called
 from scheduler.core.policies.base import Policy
 from scheduler.core.safety import capacity_left, rollout_short
 from scheduler.core.settings import Settings
-from scheduler.core.snapshot import Burst, Cell
+from scheduler.core.snapshot import ROLLOUT, Burst, Cell
 from scheduler.core.supply import UNMEASURED_SWITCH_S, Supply, num_micro_steps_to_do, supply, work_to_do_s
 
 #: A limit that must be exceeded is looked at again this long after it is reached.
@@ -20,6 +20,7 @@ AGAIN_LATER_S = 0.1
 
 class Elastic(Policy):
     kind: ClassVar[str] = "elastic"
+    heeds_durations: ClassVar[bool] = False
 
     def supply(self, plan: Plan) -> Supply:
         """Is there enough to train? rho_min of a batch."""
@@ -33,6 +34,14 @@ class Elastic(Policy):
         """More to do lets satellites join, if they may leave. Cells in training stay the more."""
         return waterlevel == 0 or capacity_left(num_serving, concurrency, waterlevel)
 
+    def heeds_arrival(
+        self, role: str, num_serving: int, concurrency: int, waterlevel: int, num_unclaimed: int, num_ready: int
+    ) -> bool:
+        """One that serves lets another join, if there is work and room. One that trains turns back if not needed."""
+        if role == ROLLOUT:
+            return num_unclaimed + num_ready > 0 and capacity_left(num_serving, concurrency, waterlevel)
+        return num_unclaimed == 0 or waterlevel > num_serving * concurrency
+
     def move_cells(self, plan: Plan) -> None:
         _fill_rollout(plan)
         for cell in in_training(plan):
@@ -42,7 +51,9 @@ class Elastic(Policy):
                 _core_after_step(plan, cell, self.supply(plan))
         core = plan.core
         if core is not None and any(cell is core for cell in plan.serving()):
-            _core_leaves(plan, core, self.supply(plan), self.hold_s(plan.settings))
+            _core_leaves(plan, core, self)
+        if not (plan.core_trains and one_may_leave(plan)) and not plan.tells_refusals:
+            return  # there would only be refusals
         # The satellite with the least work to move goes first: fewest active calls, then least KV.
         for cell in sorted(plan.serving(), key=lambda c: (c.num_calls, c.num_kv_tokens, c.index)):
             if not cell.is_core:
@@ -74,7 +85,7 @@ def _core_after_step(plan: Plan, core: Cell, found: Supply) -> None:
         come_back(plan, core, "supply_short", f"{found.num_ready} of {found.num_needed} groups are ready")
 
 
-def _core_leaves(plan: Plan, core: Cell, found: Supply, needed_s: float) -> None:
+def _core_leaves(plan: Plan, core: Cell, policy: Elastic) -> None:
     snapshot = plan.snapshot
     if snapshot.version >= plan.settings.steps:
         return
@@ -89,6 +100,7 @@ def _core_leaves(plan: Plan, core: Cell, found: Supply, needed_s: float) -> None
     if snapshot.batch is not None:
         _core_resumes(plan, core)
         return
+    found, needed_s = policy.supply(plan), policy.hold_s(plan.settings)
     ready = f"{found.num_ready} of {found.num_needed} groups are ready"
     held_s = found.held_s(plan.now_s)
     short = stays_because(plan)

@@ -36,6 +36,7 @@ CARRY_GAIN = 1.1
 class ElasticPlus(Elastic):
     kind: ClassVar[str] = "elastic+"
     mixes_bursts: ClassVar[bool] = True
+    heeds_durations: ClassVar[bool] = True
 
     def supply(self, plan: Plan) -> Supply:
         """One group is enough, whatever rho_min says."""

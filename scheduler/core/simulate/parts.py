@@ -6,9 +6,12 @@ Those that `decide` looks at keep their picture until they change.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import itemgetter
 
 from scheduler.core import snapshot as facts
-from scheduler.core.simulate.pool import Execution
+from scheduler.core.simulate.pool import Execution, Launch
+from scheduler.core.simulate.workload import Drawn
 
 
 @dataclass(slots=True)
@@ -45,20 +48,21 @@ class SimCell:
     def look(self, num_calls: int) -> facts.Cell:
         picture = self.picture
         if picture is None or picture.num_calls != num_calls:
-            picture = self.picture = facts.Cell(
-                index=self.index,
-                is_core=self.is_core,
-                role=self.role,
-                desired_role=self.desired_role,
-                epoch=self.epoch,
-                weight_version=self.weight_version,
-                evaluation=self.evaluation,
-                num_calls=num_calls,
-                role_since_s=self.role_since_s,
-                last_claim_s=self.last_claim_s,
-                num_uncounted=self.num_uncounted,
-                to_training_s=self.to_training_s,
-                to_rollout_s=self.to_rollout_s,
+            picture = self.picture = facts.Cell(  # by place: by name it takes half as long again
+                self.index,
+                self.is_core,
+                self.role,
+                self.desired_role,
+                self.epoch,
+                self.weight_version,
+                self.evaluation,
+                num_calls,
+                0,  # tokens of keys and values
+                self.role_since_s,
+                self.last_claim_s,
+                self.num_uncounted,
+                self.to_training_s,
+                self.to_rollout_s,
             )
         return picture
 
@@ -69,13 +73,37 @@ class SimGroup:
 
     id: int
     burst: SimBurst
-    executions: list[Execution]
+    drawn: Drawn
     num_owed: int
-    num_votes: int = 0
-    num_working: int = 0  # executions that give training work
-    started_s: float = -1.0  # launch of its first execution
+    executions: list[Execution] = field(default_factory=list)
     settled_s: float = 0.0
     state: str = "dispatched"
+    resumed_s: float | None = None  # launch of its first execution, where the world began later
+
+    def working(self) -> list[Execution]:
+        """Executions that give training work."""
+        works = self.drawn.works
+        return self.executions if all(works) else list(compress(self.executions, works))
+
+    def longest(self) -> list[tuple[Launch, float]]:
+        """What the longest of its executions needs, for each launch."""
+        launches = [execution.launch for execution in self.executions]
+        if launches.count(launches[0]) == len(launches):
+            return [(launches[0], max(self.drawn.seconds))]
+        by_length = sorted(zip(self.drawn.seconds, launches, strict=True), key=itemgetter(0))
+        return list({launch: seconds for seconds, launch in by_length}.items())
+
+    def num_micro_steps(self, per_group: int) -> int:
+        """Those of a whole group, less what executions without training work save; at least one."""
+        return max(1, round(per_group * sum(self.drawn.works) / len(self.drawn.works)))
+
+    @property
+    def started_s(self) -> float:
+        """Launch of its first execution; -1 before it."""
+        if self.resumed_s is not None:
+            return self.resumed_s
+        first = self.executions[0]
+        return first.launch.at_s if hasattr(first, "launch") else -1.0
 
 
 @dataclass(slots=True)
@@ -86,7 +114,7 @@ class SimBurst:
     groups_per_batch: int
     num_unfinished: int
     num_admitted: int = 0
-    ready: list[facts.ReadyGroup] = field(default_factory=list)
+    ready: dict[int, facts.ReadyGroup] = field(default_factory=dict)  # by group, in ready order
     settled_s: float = 0.0
     picture: facts.Burst | None = None
 
@@ -103,7 +131,7 @@ class SimBurst:
                 groups_per_batch=self.groups_per_batch,
                 num_unfinished=self.num_unfinished,
                 num_admitted=self.num_admitted,
-                ready=tuple(self.ready),
+                ready=tuple(self.ready.values()),
                 settled_at_s=self.settled_s,
             )
         return self.picture
@@ -118,6 +146,8 @@ class SimBatch:
     sealed: bool = False
     stepping: bool = False
     groups: list[SimGroup] = field(default_factory=list)
+    launch_versions: list[int] = field(default_factory=list)  # of the executions that it trains
+    num_micro_steps: int = 0  # of all its groups
     num_unclaimed: int = 0
     num_claimed: int = 0
     num_counted: int = 0

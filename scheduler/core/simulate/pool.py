@@ -7,50 +7,99 @@ of them ends when the clock has advanced by s. A change of load changes the cloc
 
 from __future__ import annotations
 
+from bisect import insort_left
 from collections import deque
 from collections.abc import Callable
-from heapq import heappop, heappush
-
-from scheduler.core.simulate.workload import Draw
+from operator import attrgetter
 
 INFINITE = float("inf")
+#: In place of the next end: it must be asked for.
+STALE_S = -1.0
+
+
+class Launch:
+    """What executions that start at the same moment have in common. `due_s`: on the clock of time that was not held."""
+
+    __slots__ = ("at_s", "due_s", "progress", "running", "version", "version_sum")
+
+    def __init__(self, at_s: float, due_s: float, progress: float, version: int, version_sum: float) -> None:
+        self.at_s, self.due_s, self.progress = at_s, due_s, progress
+        self.version, self.version_sum = version, version_sum
+        self.running: list[Execution] = []  # newest first, and some that are done
 
 
 class Execution:
-    """One execution: which group it belongs to and what it will need. Written by the pool and the world."""
+    """One execution: which group it belongs to and what it will need. Written by the pool and the world.
 
-    __slots__ = ("done", "draw", "group", "launch_version", "started_progress", "started_s", "version_sum")
+    A finished one lets go of its group, so that both are freed without the garbage collector once nobody needs them.
+    """
 
-    launch_version: int  # these four from its start on
-    started_s: float
-    started_progress: float
-    version_sum: float  # the pool's at its start; from its end on the mean version of its tokens
+    __slots__ = ("done", "ends_at", "group", "launch", "mean_version", "seconds")
 
-    def __init__(self, group: object, draw: Draw) -> None:
-        self.group, self.draw, self.done = group, draw, False
+    launch: Launch  # these two from its start on
+    ends_at: float  # on the pool's clock
+    mean_version: float  # of its tokens, from its end on
+
+    def __init__(self, group: object, seconds: float) -> None:
+        self.group = group
+        self.seconds = seconds
+        self.done = False
+
+    @property
+    def launch_version(self) -> int:
+        return self.launch.version
+
+    @property
+    def started_s(self) -> float:
+        return self.launch.at_s
+
+    @property
+    def started_progress(self) -> float:
+        return self.launch.progress
+
+
+_end = attrgetter("ends_at")  # for many at once; the same order as the other
+
+
+def _latest_first(execution: Execution) -> float:
+    return -execution.ends_at
 
 
 class Pool:
-    """Executions that run, and the two clocks they run by: progress, and time that was not held."""
+    """Executions that run, and the two clocks they run by: progress, and time that was not held.
+
+    `slowdown`, the time of an execution relative to full load, is a straight line in the load.
+    """
 
     def __init__(self, slowdown: Callable[[float], float], concurrency: int, timeout_s: float) -> None:
         self.slowdown, self.concurrency, self.timeout_s = slowdown, concurrency, timeout_s
-        self.num_cells = 0
-        self.num_running = 0
+        self.num_cells = self.num_places = 0
+        self.unloaded, self.per_execution = slowdown(0.0), 0.0  # slowdown of an empty cell; what each execution adds
         self.now_s = 0.0
         self.progress = 0.0  # seconds at full load done so far by whoever has run from the start
-        self.served_s = 0.0  # time that was not held
+        self.held_s = 0.0  # time in which no cell served
         self.stalled_s = 0.0  # time that calls still lose to moves and updates
-        self.work_done_s = 0.0  # execution-seconds at full load
         self.load_s = 0.0  # integral of the load of the cells in rollout, cell-seconds
         self.version = 0  # weights that calls are sampled with
-        self.version_sum = 0.0  # integral of the version over progress: tokens come with progress
+        self.version_offset = 0.0  # see `version_sum`
         self.rate = 0.0  # progress per second
-        self.rates: dict[int, float] = {}  # by number of executions, under the present number of cells
-        self.ends: list[tuple[float, int, Execution]] = []  # a heap
-        self.timeouts: deque[tuple[float, Execution]] = deque()
-        self.seq = 0
-        self._rates: dict[int, dict[int, float]] = {}  # by number of cells
+        self.load = 0.0  # of the cells in rollout, in cells
+        self.ends: list[Execution] = []  # all that run; the last ends next, of equals the oldest
+        self.launches: deque[Launch] = deque()  # oldest first
+
+    @property
+    def num_running(self) -> int:
+        return len(self.ends)
+
+    @property
+    def served_s(self) -> float:
+        """Time that was not held."""
+        return self.now_s - self.held_s
+
+    @property
+    def version_sum(self) -> float:
+        """Integral of the version over progress: tokens come with progress."""
+        return self.version * self.progress + self.version_offset
 
     def advance(self, now_s: float) -> None:
         """Let time pass up to `now_s`, which is no later than the next end."""
@@ -58,99 +107,134 @@ class Pool:
         if elapsed <= 0.0:
             return
         self.now_s = now_s
-        num_cells, num_running = self.num_cells, self.num_running
-        if not num_cells:
+        if not self.num_cells:
+            self.held_s += elapsed
             return
-        self.served_s += elapsed
-        if not num_running:
+        if not self.ends:
             return
-        load = num_running / self.concurrency
-        self.load_s += elapsed * (load if load < num_cells else num_cells)
+        self.load_s += elapsed * self.load
         if self.stalled_s:
             lost = min(self.stalled_s, elapsed)
             self.stalled_s -= lost
             elapsed -= lost
-        done = elapsed * self.rate
-        self.progress += done
-        self.version_sum += done * self.version
-        self.work_done_s += done * num_running
+        self.progress = min(self.progress + elapsed * self.rate, self.ends[-1].ends_at)
 
     def set_cells(self, num_cells: int) -> None:
         """Cells that serve from now on."""
-        self.num_cells = num_cells
-        self.rates = self._rates.setdefault(num_cells, {})
+        self.num_cells, self.num_places = num_cells, num_cells * self.concurrency
+        if num_cells:
+            self.per_execution = (self.slowdown(1.0) - self.unloaded) / self.num_places
         self._changed()
+
+    def renew(self, version: int) -> None:
+        """Sample with other weights from now on."""
+        self.version_offset += (self.version - version) * self.progress
+        self.version = version
 
     def stall(self, seconds: float, share: float) -> None:
         """`share` of the executions loses `seconds`: the pool stands still for their mean."""
-        if self.num_running:
+        if self.ends:
             self.stalled_s += seconds * share
 
     def start(self, executions: list[Execution]) -> None:
         """Let these executions run from now on."""
-        ends, timeouts, seq = self.ends, self.timeouts, self.seq
-        now_s, progress, version, version_sum = self.now_s, self.progress, self.version, self.version_sum
-        timeout_at = self.served_s + self.timeout_s
+        ends, progress = self.ends, self.progress
+        launch = self.launch()
+        launch.running = executions[::-1]
         for execution in executions:
-            seq += 1
-            execution.started_s, execution.started_progress = now_s, progress
-            execution.launch_version, execution.version_sum = version, version_sum
-            heappush(ends, (progress + execution.draw[0], seq, execution))
-            timeouts.append((timeout_at, execution))
-        self.seq = seq
-        self.num_running += len(executions)
+            execution.launch = launch
+            execution.ends_at = progress + execution.seconds
+        if len(executions) == 1:
+            insort_left(ends, executions[0], key=_latest_first)
+        else:
+            ends[:0] = launch.running
+            ends.sort(key=_end, reverse=True)
         self._changed()
 
-    def take_over(self, execution: Execution, done_s: float, elapsed_s: float, mean_version: float) -> None:
-        """Go on with an execution that did `done_s` of its work in `elapsed_s`; those with the most elapsed first."""
-        self.seq += 1
-        execution.started_s, execution.started_progress = self.now_s - elapsed_s, self.progress - done_s
-        execution.version_sum = self.version_sum - mean_version * done_s
-        heappush(self.ends, (self.progress + execution.draw.seconds - done_s, self.seq, execution))
-        self.timeouts.append((self.served_s + self.timeout_s - elapsed_s, execution))
-        self.num_running += 1
+    def launch(self) -> Launch:
+        """For executions that start now."""
+        launch = Launch(self.now_s, self.served_s + self.timeout_s, self.progress, self.version, self.version_sum)
+        self.launches.append(launch)
+        return launch
+
+    def take_over(self, execution: Execution, done_s: float, elapsed_s: float, version: int, mean: float) -> None:
+        """Go on with an execution that did `done_s` of its work in `elapsed_s`; those with the most elapsed first.
+
+        It was launched at `version`, and `mean` is that of its tokens so far.
+        """
+        launch = execution.launch = Launch(
+            self.now_s - elapsed_s,
+            self.served_s + self.timeout_s - elapsed_s,
+            self.progress - done_s,
+            version,
+            self.version_sum - mean * done_s,
+        )
+        launch.running.append(execution)
+        self.launches.append(launch)
+        execution.ends_at = self.progress + max(0.0, execution.seconds - done_s)
+        insort_left(self.ends, execution, key=_latest_first)
         self._changed()
 
     def next_end_s(self) -> float:
         """When the next execution finishes or times out, if nothing changes before; infinite when none will."""
-        if not self.num_running or not self.num_cells:
+        if not self.ends or not self.num_cells:
             return INFINITE
-        ends, timeouts = self.ends, self.timeouts
-        while ends[0][2].done:
-            heappop(ends)
-        while timeouts[0][1].done:
-            timeouts.popleft()
-        finish_s = self.now_s + self.stalled_s + (ends[0][0] - self.progress) / self.rate
-        timeout_s = self.now_s + timeouts[0][0] - self.served_s
-        end_s = finish_s if finish_s < timeout_s else timeout_s
-        return end_s if end_s > self.now_s else self.now_s  # rounding must not turn the clock back
+        return max(self._next_end()[0], self.now_s)  # rounding must not turn the clock back
+
+    def _next_end(self) -> tuple[float, bool]:
+        """When, and whether by a timeout."""
+        finish_s = self.now_s + self.stalled_s + (self.ends[-1].ends_at - self.progress) / self.rate
+        if finish_s < self.launches[0].due_s + self.held_s:
+            return finish_s, False
+        due_s = self.due_s()
+        return min(due_s, finish_s), due_s <= finish_s
+
+    def due_s(self) -> float:
+        """When the next execution times out, if none finishes before."""
+        while not self._late():
+            self.launches.popleft()
+        return self.launches[0].due_s + self.held_s
+
+    def _late(self) -> list[Execution]:
+        """Executions of the oldest launch, without those at its end that are done."""
+        running = self.launches[0].running
+        while running and running[-1].done:
+            running.pop()
+        return running
 
     def end(self) -> tuple[Execution, bool]:
-        """Take out the execution whose end `next_end_s` gave, the pool being there; True: it timed out."""
-        ends, timeouts = self.ends, self.timeouts
-        timed_out = timeouts[0][0] - self.served_s <= self.stalled_s + (ends[0][0] - self.progress) / self.rate
-        execution = timeouts.popleft()[1] if timed_out else heappop(ends)[2]
+        """Let time pass until an execution ends as `next_end_s` gave, and take it out; True: it timed out."""
+        end_s, timed_out = self._next_end()
+        self.advance(end_s)
+        if timed_out:
+            execution = self._late().pop()
+            self.ends.remove(execution)
+        else:
+            execution = self.ends.pop()
+            self.progress, self.stalled_s = execution.ends_at, 0.0
         execution.done = True
-        self.num_running -= 1
+        execution.mean_version = self.mean_version(execution)
         self._changed()
         return execution, timed_out
 
     def mean_version(self, execution: Execution) -> float:
         """Mean weight version of the tokens that a running or just ended execution has sampled."""
-        progress = self.progress - execution.started_progress
-        if progress <= 0.0:
-            return float(execution.launch_version)
-        return (self.version_sum - execution.version_sum) / progress
+        launch = execution.launch
+        progress = self.progress - launch.progress
+        if self.version == launch.version or progress <= 0.0:
+            return float(launch.version)
+        return (self.version_sum - launch.version_sum) / progress
 
-    def rate_of(self, num_running: int) -> float:
-        """The clock's rate, from the load. Calls beyond the cap wait, so the excess shares the rate of a full cell."""
-        rate = 0.0
-        if self.num_cells and num_running:
-            load = num_running / (self.num_cells * self.concurrency)
-            rate = 1.0 / self.slowdown(load) if load <= 1.0 else 1.0 / (self.slowdown(1.0) * load)
-        self.rates[num_running] = rate
-        return rate
+    def rate_of(self, num_running: int) -> tuple[float, float]:
+        """The clock's rate, and the load in cells, with so many executions.
+
+        Calls beyond the cap wait, so the excess shares the rate of a full cell.
+        """
+        if not num_running or not self.num_cells:
+            return 0.0, 0.0
+        if num_running <= self.num_places:
+            return 1.0 / (self.unloaded + self.per_execution * num_running), num_running / self.concurrency
+        return self.num_places / (self.slowdown(1.0) * num_running), float(self.num_cells)
 
     def _changed(self) -> None:
-        known = self.rates.get(self.num_running)
-        self.rate = self.rate_of(self.num_running) if known is None else known
+        self.rate, self.load = self.rate_of(len(self.ends))

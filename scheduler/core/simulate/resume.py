@@ -18,10 +18,10 @@ from scheduler.core import snapshot as facts
 from scheduler.core.decisions import Decision
 from scheduler.core.settings import Settings
 from scheduler.core.simulate.parts import SimBatch, SimBurst, SimCell, SimEvaluation, SimGroup
-from scheduler.core.simulate.pool import Execution
+from scheduler.core.simulate.pool import INFINITE, Execution, Launch
 from scheduler.core.simulate.result import Result
 from scheduler.core.simulate.tally import Tally
-from scheduler.core.simulate.workload import Draw, Workload
+from scheduler.core.simulate.workload import Draw, Drawn, Workload
 from scheduler.core.simulate.world import World
 from scheduler.core.supply import NUM_GROUPS, NUM_INTERVALS, quantiles
 
@@ -89,7 +89,7 @@ class _GoesOn(Tally):
 
     before: Counted = field(default_factory=Counted)
 
-    def work(self) -> facts.Work:
+    def work(self, *, durations: bool) -> facts.Work:
         before = self.before
         num_computed = before.num_computed + self.num_computed
         num_groups = before.num_groups + sum(step.num_groups for step in self.steps)
@@ -97,7 +97,7 @@ class _GoesOn(Tally):
             micro_step_s=(before.computed_s + self.computed_s) / num_computed if num_computed else None,
             micro_steps_per_group=(before.micro_steps + self.micro_steps) / num_groups if num_groups else None,
             step_s=self.step_s(),
-            group_s=quantiles([*before.group_s, *self.query_s][-NUM_GROUPS:]),
+            group_s=quantiles([*before.group_s, *self.query_s][-NUM_GROUPS:]) if durations else (),
         )
 
     def step_s(self) -> float | None:
@@ -125,11 +125,12 @@ class Resumed(World):
             settings, workload, policy_kind, seed, recorded=recorded, overrides=overrides, on_decisions=on_decisions,
             exhaustive=exhaustive,
         )  # fmt: skip
-        for number in range(moment.num_groups):  # so that a seed's later groups are the same as without the break
-            self.durations.group(number, settings.executions_per_group)
+        # Drawn and forgotten, so that a seed's later groups are the same as without the break.
+        self.durations.groups(0, moment.num_groups)
         snapshot = moment.snapshot
         self.began_s = self.now_s = self.pool.now_s = snapshot.taken_at_s
-        self.version = self.pool.version = snapshot.version
+        self.version = snapshot.version
+        self.pool.renew(self.version)
         self.tally = _GoesOn(settings, workload, before=moment.counted)
         self.num_bursts, self.num_groups = snapshot.next_burst, moment.num_groups
         self.num_void_in_a_row = snapshot.num_void_in_a_row
@@ -164,7 +165,7 @@ class Resumed(World):
         self.bursts = [
             SimBurst(
                 burst.number, burst.version, burst.max_staleness, burst.groups_per_batch, burst.num_unfinished,
-                burst.num_admitted, list(burst.ready), burst.settled_at_s,
+                burst.num_admitted, {ready.id: ready for ready in burst.ready}, burst.settled_at_s,
             )
             for burst in moment.snapshot.bursts
         ]  # fmt: skip
@@ -173,19 +174,20 @@ class Resumed(World):
         underway: list[tuple[Execution, Underway]] = []
         waiting: list[Execution] = []
         for then in moment.groups:
+            draws = [one.draw for one in then.executions]
+            drawn = Drawn([d.seconds for d in draws], [d.votes for d in draws], [d.works for d in draws])
             group = SimGroup(
-                then.number, by_number[then.burst], [], 0, started_s=then.started_s, settled_s=then.settled_s,
-                state=then.state,
+                then.number, by_number[then.burst], drawn, 0, settled_s=then.settled_s, state=then.state,
+                resumed_s=then.started_s if then.started_s >= 0.0 else None,
             )  # fmt: skip
             self.groups[then.number] = group
             for one in then.executions:
-                execution = Execution(group, one.draw)
+                execution = Execution(group, one.draw.seconds)
                 group.executions.append(execution)
-                execution.launch_version, execution.version_sum = one.launch_version, one.mean_version
+                if one.state in (FINISHED, EVALUATING):
+                    execution.launch = Launch(-1.0, INFINITE, 0.0, one.launch_version, 0.0)
+                    execution.mean_version, execution.done = one.mean_version, True
                 if one.state == FINISHED:
-                    execution.done = True
-                    group.num_votes += one.draw.votes
-                    group.num_working += one.draw.votes and one.draw.works
                     continue
                 group.num_owed += 1
                 if one.state == WAITING:
@@ -200,18 +202,19 @@ class Resumed(World):
         self.launched = self.dispatched - len(waiting)
         for execution, one in sorted(underway, key=lambda pair: -pair[1].elapsed_s):
             if one.state == EVALUATING:
-                execution.done = True
                 self.at(one.verdict_in_s, self._finished, execution)
             else:
-                self.pool.take_over(execution, one.done_s, one.elapsed_s, one.mean_version)
+                self.pool.take_over(execution, one.done_s, one.elapsed_s, one.launch_version, one.mean_version)
 
     def _take_batch(self, moment: Moment) -> None:
         batch = moment.snapshot.batch
         if batch is None:
             return
+        groups = [group for group in self.groups.values() if group.state == "admitted"]
         self.batch = SimBatch(
-            batch.number, batch.burst, batch.version, self.now_s, sealed=batch.sealed,
-            groups=[group for group in self.groups.values() if group.state == "admitted"],
+            batch.number, batch.burst, batch.version, self.now_s, sealed=batch.sealed, groups=groups,
+            num_micro_steps=sum(group.num_micro_steps(self.workload.micro_steps_per_group) for group in groups),
+            launch_versions=[one.launch.version for group in groups for one in group.working()],
             num_unclaimed=batch.num_unclaimed, num_claimed=batch.num_uncounted, num_counted=batch.num_counted,
         )  # fmt: skip
 

@@ -1,17 +1,18 @@
-"""What happens most often in a run and changes no decision, written out: executions end, cells go on computing.
+"""What happens most often in a run and changes no decision, written out: executions finish, cells go on computing.
 
-The same as `Pool.advance`, `Pool.end`, `World._ended`, `World._finished`, `World._refill` and `World._computed`, one
-operation after the other, with local names. A stretch ends when `decide` must be asked, or before any other event.
+The same as `Pool.end`, `World._ended`, `World._finished`, `unasked.refill` and `World._computed`, one operation after
+the other, with local names. A stretch ends when `decide` must be asked, or before any other event.
 """
 
 from __future__ import annotations
 
-from heapq import heappop, heappush, heapreplace
+from heapq import heapreplace
 from typing import TYPE_CHECKING
 
 from scheduler.core.launches import num_to_launch
+from scheduler.core.simulate import unasked
 from scheduler.core.simulate.parts import SimCell, SimGroup
-from scheduler.core.simulate.pool import INFINITE, Execution
+from scheduler.core.simulate.pool import INFINITE, STALE_S
 from scheduler.core.snapshot import TRAINING
 
 if TYPE_CHECKING:
@@ -20,36 +21,40 @@ if TYPE_CHECKING:
 
 def let_time_pass(world: World) -> None:
     """Executions must need no time for their evaluation, and nobody must watch single executions."""
-    pool, tally, heap, batch = world.pool, world.tally, world.heap, world.batch
-    ends, timeouts, rates = pool.ends, pool.timeouts, pool.rates
-    now_s, progress, served_s, stalled_s = pool.now_s, pool.progress, pool.served_s, pool.stalled_s
-    load_s, work_done_s, version_sum = pool.load_s, pool.work_done_s, pool.version_sum
-    num_running, rate, version, seq = pool.num_running, pool.rate, pool.version, pool.seq
-    num_cells, concurrency, timeout_s = pool.num_cells, pool.concurrency, pool.timeout_s
-    waiting, launched, finished, dispatched = world.waiting, world.launched, world.finished, world.dispatched
-    num_ended, execution_s, world_s = 0, tally.execution_s, world.now_s
+    heap, batch, computed = world.heap, world.batch, world.computed
     num_unclaimed = 0 if batch is None else batch.num_unclaimed
-    num_computed, computed_s, computed = 0, tally.computed_s, world.computed
-    micro_step_s = world.micro_steps_s[tally.num_computing]
-    behind = bool(waiting) and world.behind()
-    water, water_step = tally.water_points[-1][1] if tally.water_points else 0, tally.water_step
-    dirty = False
-    end_s, next_s = -1.0, heap[0][0] if heap else INFINITE
-    while not dirty:
-        if end_s < 0.0:  # Pool.next_end_s
-            end_s = INFINITE
-            if num_running and num_cells:
-                while ends[0][2].done:
-                    heappop(ends)
-                while timeouts[0][1].done:
-                    timeouts.popleft()
-                finish_s = now_s + stalled_s + (ends[0][0] - progress) / rate
-                end_s = now_s + timeouts[0][0] - served_s
-                if finish_s < end_s:
-                    end_s = finish_s
-                if end_s < now_s:
-                    end_s = now_s
-        if next_s < end_s:  # World._computed, the cell going on at once
+    if heap and heap[0][0] < world.pool_end_s and (num_unclaimed <= 1 or heap[0][2] is not computed):
+        return  # another event comes first
+    pool, tally = world.pool, world.tally
+    ends = pool.ends
+    now_s, progress, stalled_s, load_s = pool.now_s, pool.progress, pool.stalled_s, pool.load_s
+    version, version_offset = pool.version, pool.version_offset
+    num_cells, num_places, concurrency = pool.num_cells, pool.num_places, pool.concurrency
+    unloaded, per_execution = pool.unloaded, pool.per_execution
+    waiting, launched, dispatched = world.waiting, world.launched, world.dispatched
+    level, execution_s, world_s, seq = dispatched - world.finished, tally.execution_s, world.now_s, world.seq
+    computed_s, micro_step_s = tally.computed_s, world.micro_steps_s[tally.num_computing]
+    behind = bool(waiting) and unasked.behind(world)
+    ask_level = (level - 1) // concurrency * concurrency
+    water_level = (tally.water_points[-1][1] if tally.water_points else 0) - tally.water_step
+    dirty, times_out = False, False
+    heeded: SimGroup | None = None
+    due_s = pool.launches[0].due_s + pool.held_s if pool.launches else INFINITE
+    next_s = heap[0][0] if heap else INFINITE
+    while True:
+        end_s = INFINITE  # Pool.next_end_s
+        num_running = len(ends)
+        if num_running and num_cells:
+            if num_running <= num_places:  # Pool.rate_of
+                rate, load = 1.0 / (unloaded + per_execution * num_running), num_running / concurrency
+            else:
+                rate, load = pool.rate_of(num_running)
+            end_s = now_s + stalled_s + (ends[-1].ends_at - progress) / rate
+            if due_s <= end_s:
+                due_s = pool.due_s()  # that of a launch whose executions are done no longer counts
+                times_out = due_s <= end_s
+                end_s = due_s if times_out else end_s
+        while next_s < end_s:  # World._computed, the cell going on at once
             _, _, action, arguments = heap[0]
             if action is not computed or num_unclaimed <= 1:
                 break
@@ -58,99 +63,78 @@ def let_time_pass(world: World) -> None:
             if cell.epoch != epoch or cell.desired_role != TRAINING:
                 break
             computed_s += seconds  # type: ignore[operator]
-            num_computed += 1
             num_unclaimed -= 1
             cell.num_uncounted += 1
-            cell.last_claim_s, cell.picture = next_s, None
-            world_s = next_s
-            world.seq += 1
-            heapreplace(heap, (next_s + micro_step_s, world.seq, computed, (cell, epoch, micro_step_s)))
+            world_s = cell.last_claim_s = next_s
+            cell.picture = None
+            seq += 1
+            if seconds != micro_step_s:
+                arguments = cell, epoch, micro_step_s
+            heapreplace(heap, (next_s + micro_step_s, seq, computed, arguments))
             next_s = heap[0][0]
-            continue
-        if end_s == INFINITE:
+        if next_s < end_s or times_out or end_s == INFINITE:
             break
-        # Pool.advance
-        elapsed = end_s - now_s
-        world_s = end_s
-        if elapsed > 0.0:
-            now_s = end_s
-            served_s += elapsed
-            load = num_running / concurrency
-            load_s += elapsed * (load if load < num_cells else num_cells)
-            if stalled_s:
-                lost = min(stalled_s, elapsed)
-                stalled_s -= lost
-                elapsed -= lost
-            done = elapsed * rate
-            progress += done
-            version_sum += done * version
-            work_done_s += done * num_running
         # Pool.end
-        execution: Execution
-        if timeouts[0][0] - served_s <= stalled_s + (ends[0][0] - progress) / rate:
-            execution = timeouts.popleft()[1]
-            tally.num_timeouts += 1
-        else:
-            execution = heappop(ends)[2]
+        load_s += (end_s - now_s) * load
+        now_s = world_s = end_s
+        execution = ends.pop()
+        progress, stalled_s = execution.ends_at, 0.0
         execution.done = True
-        num_running -= 1
-        end_s = -1.0
-        # Tally.ended
-        num_ended += 1
-        execution_s += now_s - execution.started_s
-        sampled = progress - execution.started_progress
-        if sampled <= 0.0:
-            execution.version_sum = float(execution.launch_version)
+        launch = execution.launch
+        if version == launch.version:
+            execution.mean_version = version
         else:
-            execution.version_sum = (version_sum - execution.version_sum) / sampled
+            execution.mean_version = (version * progress + version_offset - launch.version_sum) / (
+                progress - launch.progress
+            )
+        # Tally.ended
+        execution_s += now_s - launch.at_s
         # World._finished
-        finished += 1
+        level -= 1
+        dirty = level == ask_level
         group: SimGroup = execution.group  # type: ignore[assignment]
-        _, votes, works = execution.draw
-        if votes:
-            group.num_votes += 1
-            if works:
-                group.num_working += 1
+        execution.group = None
         group.num_owed -= 1
-        waterlevel = dispatched - finished
-        dirty = not waterlevel % concurrency
         if not group.num_owed:
             world.now_s = now_s
             world._settle(group)
-            dirty = dirty or world.heeds(group, waterlevel)
-        if waiting and not dirty:
-            # World._refill
-            count = num_to_launch(len(waiting), launched - finished, num_cells, concurrency)
+            if unasked.heeds_settled(world, group, level):
+                heeded = group
+        if level <= water_level:
+            tally.water_points.append((now_s, level))
+            water_level = level - tally.water_step
+        if dirty or heeded is not None:
+            break
+        if waiting:
+            # unasked.refill
+            count = num_to_launch(len(waiting), launched - dispatched + level, num_cells, concurrency)
             if count > 0 and behind:
-                dirty, count = True, 0
-            for _ in range(count):
-                seq += 1
-                launched += 1
-                execution = waiting.pop()
-                execution.started_s, execution.started_progress = now_s, progress
-                execution.launch_version, execution.version_sum = version, version_sum
-                heappush(ends, (progress + execution.draw[0], seq, execution))
-                timeouts.append((served_s + timeout_s, execution))
-                num_running += 1
-                group = execution.group  # type: ignore[assignment]
-                if group.started_s < 0.0:
-                    group.started_s = now_s
-        if abs(water - waterlevel) >= water_step:
-            tally.water_points.append((now_s, waterlevel))
-            water = waterlevel
-        known = rates.get(num_running)
-        rate = pool.rate_of(num_running) if known is None else known
-    pool.now_s, pool.progress, pool.served_s, pool.stalled_s = now_s, progress, served_s, stalled_s
-    pool.load_s, pool.work_done_s, pool.version_sum = load_s, work_done_s, version_sum
-    pool.num_running, pool.rate, pool.seq = num_running, rate, seq
-    world.now_s, world.launched, world.finished, world.pool_end_s = world_s, launched, finished, end_s
-    world.num_events += num_ended + num_computed
-    tally.execution_s = execution_s
-    tally.num_executions += num_ended
+                dirty = True
+                break
+            if count > 0:
+                pool.now_s, pool.progress = now_s, progress
+                pool.start(waiting[: -count - 1 : -1])
+                del waiting[-count:]
+                launched += count
+    num_ended = dispatched - level - world.finished
+    num_computed = 0 if batch is None else batch.num_unclaimed - num_unclaimed
+    if num_ended:
+        pool.now_s, pool.progress, pool.stalled_s, pool.load_s = now_s, progress, stalled_s, load_s
+        pool.rate, pool.load = pool.rate_of(len(ends))
+        world.launched, world.finished, world.pool_end_s = launched, dispatched - level, STALE_S
+        tally.execution_s = execution_s
+        tally.num_executions += num_ended
     if num_computed and batch is not None:
         tally.computed_s = computed_s
         tally.num_computed += num_computed
         batch.num_unclaimed = num_unclaimed
         batch.num_claimed += num_computed
+        world.seq = seq
+    world.now_s = world_s
+    world.num_events += num_ended + num_computed
     if dirty:
         world.ask()
+    elif heeded is not None:
+        world.heed(heeded, level)
+        if waiting and not world.asks:
+            unasked.refill(world)

@@ -16,7 +16,8 @@ from scheduler.core.supply import NUM_GROUPS, NUM_INTERVALS, quantiles
 
 #: A point of the waterlevel series for each change of at least this share of a cell's places.
 WATER_STEP = 1 / 16
-LONG_QUERY_S = 4 * HOUR_S
+#: Four hours, less than which a group is not that times out after exactly four hours, but for rounding.
+LONG_QUERY_S = 4 * HOUR_S - 1e-3
 
 
 @dataclass
@@ -53,28 +54,24 @@ class Tally:
         if not points or abs(points[-1][1] - waterlevel) >= self.water_step:
             points.append((now_s, waterlevel))
 
-    def ended(self, execution: Execution, timed_out: bool, now_s: float, pool: Pool) -> None:
+    def ended(self, execution: Execution, timed_out: bool, now_s: float) -> None:
         self.num_executions += 1
         if timed_out:
             self.num_timeouts += 1
-        self.execution_s += now_s - execution.started_s
-        execution.version_sum = pool.mean_version(execution)
+        self.execution_s += now_s - execution.launch.at_s
 
     def settled(self, group: SimGroup) -> None:
         self.outcomes[group.state] += 1
         self.query_s.append(group.settled_s - group.started_s)
 
-    def admitted(self, group: SimGroup, version: int) -> None:
-        sampled, ages = self.sampled_version, []
-        for execution in group.executions:
-            _, votes, works = execution.draw
-            if votes and works:
-                ages.append(version - execution.launch_version)
-                sampled += execution.version_sum
-        self.sampled_version = sampled
-        self.trained_version += version * len(ages)
-        for age in set(ages):
-            self.staleness[age] += ages.count(age)
+    def admitted(self, group: SimGroup, batch: SimBatch) -> None:
+        working = group.working()
+        self.sampled_version = sum([execution.mean_version for execution in working], self.sampled_version)
+        self.trained_version += batch.version * len(working)
+        versions = [execution.launch.version for execution in working]
+        for version in set(versions):
+            self.staleness[batch.version - version] += versions.count(version)
+        batch.launch_versions += versions
 
     def computed(self, seconds: float) -> None:
         self.computed_s += seconds
@@ -85,31 +82,27 @@ class Tally:
         the speed of an empty cell. No schedule with these launches gets to the step sooner.
         """
         self.num_failures_since_step = 0
-        ages: list[int] = []
         best, limit_s = self.workload.slowdown(0.0), self.workload.harness_timeout_s
         chain_s, longest_s = self.chain_s, self.chain_s.get(batch.version, 0.0)
         for group in batch.groups:
-            self.micro_steps += max(
-                1, round(self.workload.micro_steps_per_group * group.num_working / len(group.executions))
-            )
-            seconds = [execution.draw[0] for execution in group.executions]
-            self.work_s += sum(seconds)
-            for execution, alone_s in zip(group.executions, seconds, strict=True):
-                if execution.started_s >= 0.0:  # not taken over from a run that went on
-                    ends_s = chain_s.get(execution.launch_version, 0.0) + min(best * alone_s, limit_s)
-                    longest_s = max(longest_s, ends_s)
-            ages += [batch.version - e.launch_version for e in group.executions if e.draw[1] and e.draw[2]]
+            self.work_s += sum(group.drawn.seconds)
+            for launch, alone_s in group.longest():
+                if launch.at_s >= 0.0:  # not taken over from a run that went on
+                    longest_s = max(longest_s, chain_s.get(launch.version, 0.0) + min(best * alone_s, limit_s))
         chain_s[batch.version + 1] = longest_s
-        self.steps.append(Step(batch.number, now_s, len(batch.groups), sum(ages) / len(ages) if ages else 0.0))
+        self.micro_steps += batch.num_micro_steps
+        num_trained = len(batch.launch_versions)
+        age = batch.version * num_trained - sum(batch.launch_versions)
+        self.steps.append(Step(batch.number, now_s, len(batch.groups), age / num_trained if num_trained else 0.0))
 
-    def work(self) -> facts.Work:
-        """What the live scheduler would have measured by now."""
+    def work(self, *, durations: bool) -> facts.Work:
+        """What the live scheduler would have measured by now, if wanted with durations of groups."""
         num_groups = sum(step.num_groups for step in self.steps)
         return facts.Work(
             micro_step_s=self.computed_s / self.num_computed if self.num_computed else None,
             micro_steps_per_group=self.micro_steps / num_groups if num_groups else None,
             step_s=self.step_s(),
-            group_s=quantiles(self.query_s[-NUM_GROUPS:]),
+            group_s=quantiles(self.query_s[-NUM_GROUPS:]) if durations else (),
         )
 
     def step_s(self) -> float | None:

@@ -1,4 +1,4 @@
-"""What a simulated run has to do, what its cluster costs, and the draws of durations (algorithms.md §12).
+"""What a simulated run has to do, and what its cluster costs (algorithms.md §12).
 
 Times of executions are hours at full load of a cell; `Pool` makes them faster when cells are less loaded.
 """
@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from math import cos, exp, log, pi, sin, sqrt
-from random import Random
 from typing import Any, NamedTuple
 
 HOUR_S = 3600.0
-TWO_PI = 2.0 * pi
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,49 +133,12 @@ class Draw(NamedTuple):
     works: bool  # gives training work
 
 
-class Durations:
-    """Executions of groups, drawn from a workload or replayed from recorded groups."""
+class Drawn(NamedTuple):
+    """The executions of one group, a list for each part of `Draw`."""
 
-    def __init__(self, workload: Workload, random: Random, recorded: tuple[tuple[float, ...], ...] = ()) -> None:
-        """`recorded`: seconds per execution, a tuple per group; groups beyond them start again at the first."""
-        self.workload, self.random, self.recorded = workload, random, recorded
-        self._spare: float | None = None  # the second normal number of a pair
+    seconds: list[float]
+    votes: list[bool]
+    works: list[bool]
 
-    def group(self, number: int, size: int) -> list[Draw]:
-        """The executions of the group with this number. The same number of random draws for every group."""
-        if self.recorded:
-            measured = self.recorded[number % len(self.recorded)]
-            return [Draw(measured[place % len(measured)], True, True) for place in range(size)]
-        uniform, w = self.random.random, self.workload
-        median_s, cap_s = HOUR_S * w.execution_h * exp(self._gauss() * w.log_sd_between), HOUR_S * w.cap_h
-        unresolved, no_work = w.unresolved_share, w.unresolved_share + w.no_work_share
-        sd, tail_share, spare, new = w.log_sd_within, w.tail_share, self._spare, tuple.__new__
-        draws = []
-        for _ in range(size):
-            if spare is None:  # `_gauss` written out: this is done for every execution
-                angle = uniform() * TWO_PI
-                radius = sqrt(-2.0 * log(1.0 - uniform()))
-                normal, spare = cos(angle) * radius, sin(angle) * radius
-            else:
-                normal, spare = spare, None
-            seconds, tail, fate = median_s * exp(normal * sd), uniform(), uniform()
-            if tail < tail_share:
-                seconds *= (1.0 - uniform()) ** (-1.0 / w.tail_exponent)
-            if fate >= no_work:
-                draws.append(new(Draw, (seconds if seconds < cap_s else cap_s, True, True)))
-            elif fate < unresolved:
-                draws.append(Draw(min(seconds, cap_s), False, False))
-            else:
-                draws.append(Draw(min(seconds * 0.1, cap_s), True, False))
-        self._spare = spare
-        return draws
-
-    def _gauss(self) -> float:
-        """A standard normal number: Box and Muller's method gives two at a time."""
-        if self._spare is not None:
-            normal, self._spare = self._spare, None
-            return normal
-        angle = self.random.random() * TWO_PI
-        radius = sqrt(-2.0 * log(1.0 - self.random.random()))
-        self._spare = sin(angle) * radius
-        return cos(angle) * radius
+    def draws(self) -> list[Draw]:
+        return list(map(Draw, *self))

@@ -1,8 +1,7 @@
 """A world in which a run takes place: events on a heap, decisions by the code that runs cells (algorithms.md §12).
 
-`decide` is asked whenever something it looks at has changed. Between those moments only two things happen often and
-are handled without it: executions that finish and change no decision, and places that are filled again (the launch
-rule alone, `launches.num_to_launch`). `exhaustive=True` asks after every event; tests compare the two.
+`decide` is asked whenever something it looks at has changed. What changes no decision happens without it (`unasked`).
+`exhaustive=True` asks after every event; tests compare the two.
 """
 
 from __future__ import annotations
@@ -15,21 +14,20 @@ from scheduler.core import snapshot as facts
 from scheduler.core.counters import Counters
 from scheduler.core.decide import decide
 from scheduler.core.decisions import Decision, Kind
-from scheduler.core.launches import num_to_launch
 from scheduler.core.policies import policy_of
 from scheduler.core.settings import Settings
+from scheduler.core.simulate import unasked
+from scheduler.core.simulate.durations import Durations
 from scheduler.core.simulate.parts import SimBatch, SimBurst, SimCell, SimEvaluation, SimGroup
-from scheduler.core.simulate.pool import INFINITE, Execution, Pool
+from scheduler.core.simulate.pool import INFINITE, STALE_S, Execution, Pool
 from scheduler.core.simulate.result import Result
 from scheduler.core.simulate.stretch import let_time_pass
 from scheduler.core.simulate.stuck import Stuck, count_failure, why_stuck, why_unsettled, why_void
 from scheduler.core.simulate.tally import Tally
-from scheduler.core.simulate.workload import HOUR_S, Durations, Workload
+from scheduler.core.simulate.workload import HOUR_S, Workload
 
 Event = tuple[float, int, Callable[..., None], tuple[object, ...]]
 MAX_ROUNDS = 50
-#: In place of the pool's next end: it must be asked for.
-STALE_S = -1.0
 #: Where rounding puts the moment to ask again at the present one, it is asked this much later.
 ROUNDING_S = 1e-3
 TICK_S = 1e-6
@@ -53,7 +51,7 @@ class World:
         self.settings, self.workload, self.policy = settings, workload, policy_of(policy_kind)
         self.on_decisions, self.exhaustive, self.overrides = on_decisions, exhaustive or bool(overrides), overrides
         self.random = Random(f"faults {seed}")
-        self.durations = Durations(workload, Random(f"durations {seed}"), recorded)
+        self.durations = Durations(workload, settings.executions_per_group, Random(f"durations {seed}"), recorded)
         self.now_s = 0.0
         self.heap: list[Event] = []
         self.computed = self._computed  # one object, which a stretch knows again
@@ -67,7 +65,6 @@ class World:
         self.evaluation: SimEvaluation | None = None
         self.evaluated: list[int] = []
         self.alarm = self.done = False
-        self.micro_steps_per_group = workload.micro_steps_per_group
         factor = workload.training_factor(settings.j_max)
         self.micro_step_s = HOUR_S * workload.train_cell_h * factor / settings.groups_per_batch
         self.micro_step_s /= workload.micro_steps_per_group
@@ -117,10 +114,9 @@ class World:
                 self.num_events += 1
                 action(*arguments)
             elif end_s < INFINITE:
-                self.now_s = end_s
                 self.num_events += 1
-                pool.advance(end_s)
                 execution, timed_out = pool.end()
+                self.now_s = pool.now_s
                 self.pool_end_s = STALE_S
                 self._ended(execution, timed_out)
             else:
@@ -150,17 +146,32 @@ class World:
         """Let `decide` be asked before anything else happens."""
         self._dirty = True
 
+    @property
+    def awaits_moment(self) -> bool:
+        """A refusal said when to ask again; it may be over a little before that."""
+        return self.now_s <= self._wake_s < INFINITE
+
+    @property
+    def asks(self) -> bool:
+        return self._dirty
+
     def snapshot(self) -> facts.Snapshot:
-        """What the scheduler would read from its rows."""
-        serving = self.pool.num_cells
-        num_calls = self.pool.num_running // serving if serving else 0
+        """What the scheduler would read from its rows.
+
+        Calls are shared evenly by the cells that serve and so decide nothing: they are counted for who looks at them.
+        """
+        if self.on_decisions is None:
+            cells = [cell.picture or cell.look(0) for cell in self.cells]
+        else:
+            num_calls = self.pool.num_running // max(1, self.pool.num_cells)
+            cells = [cell.look(num_calls if cell.serves else 0) for cell in self.cells]
         return facts.Snapshot(
             taken_at_s=self.now_s,
             policy_kind=self.policy.kind,
             version=self.version,
             counters=Counters(self.dispatched, self.launched, self.finished),
             settings=self.settings,
-            cells=tuple([cell.look(num_calls if cell.serves else 0) for cell in self.cells]),
+            cells=tuple(cells),
             bursts=tuple([burst.look() for burst in self.bursts]),
             batch=self.batch.look() if self.batch is not None else None,
             evaluation=self.evaluation.look() if self.evaluation is not None else None,
@@ -177,7 +188,7 @@ class World:
         for _ in range(MAX_ROUNDS):
             self._dirty = False
             snapshot = self.snapshot()
-            decisions = decide(snapshot, self.policy, self.now_s)
+            decisions = decide(snapshot, self.policy, self.now_s, refusals=self.on_decisions is not None)
             self.num_evaluations += 1
             if self.on_decisions is not None:
                 self.on_decisions(snapshot, decisions)
@@ -186,8 +197,8 @@ class World:
                 self._carry_out[decision.kind](self, decision)
             if self._num_left:
                 self._move_calls()
-            if not accepted:
-                self._wake_later(decisions)
+            if not accepted or (self.on_decisions is None and all(d.kind is Kind.LAUNCH for d in accepted)):
+                self._wake_later(decisions)  # launches come last, and nothing depends on them
                 return
             if self.done or self.alarm:
                 break
@@ -199,7 +210,7 @@ class World:
     def _wake_later(self, decisions: list[Decision]) -> None:
         again_s = min((d.params["again_s"] for d in decisions if "again_s" in d.params), default=INFINITE)
         again_s = max(again_s, self.now_s + TICK_S)  # a wait may be over but for the last digit
-        if again_s < INFINITE and not (self.now_s < self._wake_s <= again_s):
+        if again_s < INFINITE and not (self.now_s < self._wake_s <= again_s + TICK_S):
             self._wake_s = again_s
             self.at(again_s - self.now_s, self._wake)
 
@@ -221,10 +232,9 @@ class World:
         self.bursts.append(burst)
         self.num_bursts += 1
         fresh: list[Execution] = []
-        for _ in range(count):
-            draws = self.durations.group(self.num_groups, per_group)
-            group = SimGroup(self.num_groups, burst, [], per_group)
-            group.executions = [Execution(group, draw) for draw in draws]
+        for drawn in self.durations.groups(self.num_groups, count):
+            group = SimGroup(self.num_groups, burst, drawn, per_group)
+            group.executions = [Execution(group, seconds) for seconds in drawn.seconds]
             self.num_groups += 1
             fresh += group.executions
         self.dispatched += len(fresh)
@@ -232,23 +242,19 @@ class World:
         self.tally.water(self.now_s, self.dispatched - self.finished)
 
     def _launch(self, decision: Decision) -> None:
-        self._start(decision.params["count"])
+        self.start(decision.params["count"])
 
-    def _start(self, count: int) -> None:
+    def start(self, count: int) -> None:
         self.pool.advance(self.now_s)
         self.launched += count
         first = len(self.waiting) - count
         executions = self.waiting[: first - 1 if first else None : -1]
         del self.waiting[first:]
         self.pool.start(executions)
-        for execution in executions:
-            group: SimGroup = execution.group  # type: ignore[assignment]
-            if group.started_s < 0.0:
-                group.started_s = self.now_s
         self._touch_pool()
 
     def _ended(self, execution: Execution, timed_out: bool) -> None:
-        self.tally.ended(execution, timed_out, self.now_s, self.pool)
+        self.tally.ended(execution, timed_out, self.now_s)
         if self.workload.evaluation_s:
             self.at(self.workload.evaluation_s, self._finished, execution)
         else:
@@ -258,36 +264,23 @@ class World:
         """F rises. `decide` is asked when a group is complete, or when the waterlevel passes what some cells hold."""
         self.finished += 1
         group: SimGroup = execution.group  # type: ignore[assignment]
+        execution.group = None
         group.num_owed -= 1
-        draw = execution.draw
-        if draw.votes:
-            group.num_votes += 1
-            if draw.works:
-                group.num_working += 1
         waterlevel = self.dispatched - self.finished
         if waterlevel % self.settings.concurrency_per_cell == 0:
             self._dirty = True
         if not group.num_owed:
             self._settle(group)
-            self._dirty = self._dirty or self.heeds(group, waterlevel)
+            if unasked.heeds_settled(self, group, waterlevel):
+                self.heed(group, waterlevel)
         if self.waiting and not self._dirty and not self.exhaustive:
-            self._refill()
+            unasked.refill(self)
         self.tally.water(self.now_s, waterlevel)
 
-    def _refill(self) -> None:
-        count = num_to_launch(
-            len(self.waiting), self.launched - self.finished, self.pool.num_cells, self.settings.concurrency_per_cell
-        )
-        if count > 0:
-            if self.behind():
-                self._dirty = True
-            else:
-                self._start(count)
-
-    def behind(self) -> bool:
-        """A cell serves weights older than the newest burst: nothing is launched."""
-        newest = self.bursts[-1].version if self.bursts else 0
-        return any(cell.weight_version < newest and cell.serves for cell in self.cells)
+    def heed(self, group: SimGroup, waterlevel: int) -> None:
+        """A settled group may change a decision."""
+        if self._dirty or self.exhaustive or not unasked.admits(self, group, waterlevel):
+            self._dirty = True
 
     def _settle(self, group: SimGroup) -> None:
         """A group whose last execution has finished is ready or void."""
@@ -295,9 +288,9 @@ class World:
         group.settled_s = burst.settled_s = self.now_s
         burst.num_unfinished -= 1
         burst.picture = None
-        if group.num_votes >= self.workload.min_votes:
+        if sum(group.drawn.votes) >= self.workload.min_votes:
             group.state = "ready"
-            burst.ready.append(facts.ReadyGroup(group.id, self.now_s))
+            burst.ready[group.id] = facts.ReadyGroup(group.id, self.now_s)
             self.tally.ready[group.id] = group
             self.num_void_in_a_row = 0
         else:
@@ -305,12 +298,6 @@ class World:
             self.num_void_in_a_row += 1
             self._drop_used_bursts()
         self.tally.settled(group)
-
-    def heeds(self, group: SimGroup, waterlevel: int) -> bool:
-        """May this settled group change a decision? A ready one often does not while the batch is sealed."""
-        if self.batch is None or not self.batch.sealed or group.state != "ready":
-            return True
-        return self.policy.heeds_ready(self.pool.num_cells, self.settings.concurrency_per_cell, waterlevel)
 
     def _drop_used_bursts(self) -> None:
         self.bursts = [burst for burst in self.bursts if burst.outstanding]
@@ -357,11 +344,11 @@ class World:
         if cell.epoch != epoch:
             return
         cell.become(cell.desired_role, self.now_s)
-        self._dirty = True
         if cell.role == facts.TRAINING:
             cell.to_training_s = took_s
             self.tally.switches["to_training"] += 1
             self._train(cell)
+            self._dirty = self._dirty or unasked.heeds_arrival(self, cell)
             return
         cell.to_rollout_s = took_s
         cell.weight_version = self.version
@@ -374,6 +361,7 @@ class World:
         elif cell.serves and self._resumed_s != self.now_s:
             self.pool.stall(self.workload.move_stall_s, 1.0 / self.pool.num_cells)
         self._touch_pool()
+        self._dirty = self._dirty or unasked.heeds_arrival(self, cell)
 
     # Training
 
@@ -383,18 +371,22 @@ class World:
         self.batch = SimBatch(params["number"], params["burst"], self.version, self.now_s)
 
     def _admit_group(self, decision: Decision) -> None:
-        group, batch = self.tally.ready.pop(decision.params["group"]), self.batch
-        assert batch is not None
+        assert self.batch is not None
+        self.admit(self.tally.ready[decision.params["group"]], self.batch)
+
+    def admit(self, group: SimGroup, batch: SimBatch) -> None:
         assert not batch.sealed
         burst = group.burst
-        burst.ready.pop(next(place for place, ready in enumerate(burst.ready) if ready.id == group.id))
+        del self.tally.ready[group.id]
+        del burst.ready[group.id]
         burst.num_admitted += 1
         burst.picture = None
         group.state = "admitted"
-        self.tally.admitted(group, batch.version)
+        self.tally.admitted(group, batch)
         batch.groups.append(group)
-        steps = self.micro_steps_per_group
-        batch.num_unclaimed += max(1, round(steps * group.num_working / len(group.executions)))
+        num = group.num_micro_steps(self.workload.micro_steps_per_group)
+        batch.num_micro_steps += num
+        batch.num_unclaimed += num
         self._wake_trainers()
 
     def _seal_batch(self, decision: Decision) -> None:
@@ -445,8 +437,8 @@ class World:
             self.batch.num_claimed -= cell.num_uncounted
             self.batch.num_counted += cell.num_uncounted
             cell.num_uncounted, cell.picture = 0, None
-            if cell.desired_role != facts.TRAINING:
-                self._dirty = True
+            if cell.desired_role != facts.TRAINING and (self.settings.eval_every_steps or self.awaits_moment):
+                self._dirty = True  # an evaluation may wait for such a cell
 
     def _try_step(self) -> None:
         batch, core = self.batch, self.cells[0]
@@ -468,7 +460,7 @@ class World:
         pool = self.pool
         pool.advance(self.now_s)
         self.version += 1
-        pool.version = self.version
+        pool.renew(self.version)
         for group in batch.groups:
             group.state = "consumed"
             group.burst.num_admitted -= 1
@@ -476,7 +468,7 @@ class World:
         self._drop_used_bursts()
         self.tally.stepped(batch, self.now_s)
         self.batch = None
-        self._work = self.tally.work()
+        self._work = self.tally.work(durations=self.policy.heeds_durations or self.on_decisions is not None)
         for cell in self.cells:
             cell.last_claim_s, cell.picture = None, None
             if cell.role == facts.ROLLOUT and cell.evaluation is None:
