@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from scheduler.core import bursts, evaluations
 from scheduler.core.decisions import Kind
 from scheduler.core.plan import Plan
 from scheduler.core.safety import staleness
-from scheduler.core.snapshot import Burst
+from scheduler.core.snapshot import Burst, ReadyGroup
 
 if TYPE_CHECKING:
     from scheduler.core.policies.base import Policy
@@ -60,10 +61,11 @@ def fill_batch(plan: Plan) -> None:
     if plan.batch_burst is None or (batch is not None and batch.sealed):
         return
     number = batch.number if batch is not None else plan.snapshot.version + 1
-    burst, num_due = _yields(plan, batch.version if batch is not None else plan.snapshot.version)
+    version = batch.version if batch is not None else plan.snapshot.version
     num_groups = batch.num_groups if batch is not None else 0
+    burst = _yields(plan)
     size = burst.groups_per_batch if burst is not None else plan.settings.groups_per_batch
-    for group in burst.ready[: max(0, size - num_groups - num_due)] if burst is not None else ():
+    for group in _admissible(plan, burst, version, size - num_groups):
         num_groups += 1
         plan.num_admitted += 1
         plan.accept(
@@ -77,11 +79,17 @@ def fill_batch(plan: Plan) -> None:
     _seal(plan, number, num_groups, size, burst)
 
 
-def _yields(plan: Plan, version: int) -> tuple[Burst | None, int]:
-    """Where the batch takes its groups, and the places it keeps for unfinished ones that no later batch may take."""
+def _yields(plan: Plan) -> Burst | None:
+    """Where the batch takes its groups."""
     if plan.mixes_bursts:
-        return plan.source, bursts.num_due(plan.snapshot, version)
-    return next((b for b in plan.snapshot.bursts if b.number == plan.batch_burst), None), 0
+        return plan.source
+    return next((b for b in plan.snapshot.bursts if b.number == plan.batch_burst), None)
+
+
+def _admissible(plan: Plan, burst: Burst | None, version: int, num_free: int) -> Sequence[ReadyGroup]:
+    if burst is None or num_free <= 0:
+        return ()
+    return bursts.in_time(plan.snapshot, version, num_free) if plan.mixes_bursts else burst.ready[:num_free]
 
 
 def _seal(plan: Plan, number: int, num_groups: int, size: int, burst: Burst | None) -> None:

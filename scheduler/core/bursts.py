@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from scheduler.core.settings import Settings
-from scheduler.core.snapshot import Burst, Snapshot
+from scheduler.core.snapshot import Burst, ReadyGroup, Snapshot
 
 
 class Shape(NamedTuple):
@@ -50,6 +50,20 @@ def merged(snapshot: Snapshot) -> Burst | None:
     )
 
 
-def num_due(snapshot: Snapshot, version: int) -> int:
-    """Unfinished groups that a batch at `version` must take, because the next one would be too late for them."""
-    return sum(burst.num_unfinished for burst in snapshot.bursts if burst.version + burst.max_staleness <= version)
+def in_time(snapshot: Snapshot, version: int, num_free: int) -> list[ReadyGroup]:
+    """Ready groups of all bursts for a batch at `version` with so many places left, those due soonest first.
+
+    A group may take a place only if the batches up to any bound before its own have room for all groups that are due
+    by then, the unfinished ones included. Otherwise some of these would come too late for every batch.
+    """
+    by_bound = sorted(snapshot.bursts, key=lambda burst: (burst.version + burst.max_staleness, burst.number))
+    taken: list[ReadyGroup] = []
+    num_due = 0  # of the bursts before, groups that this batch leaves to others
+    room = num_free  # for groups that are due later, such that these still fit
+    for burst in by_bound:
+        more_batches = max(0, burst.version + burst.max_staleness - version)
+        count = max(0, min(len(burst.ready), room))
+        taken += burst.ready[:count]
+        num_due += len(burst.ready) - count + burst.num_unfinished
+        room = min(room - count, num_free - len(taken) + more_batches * burst.groups_per_batch - num_due)
+    return taken

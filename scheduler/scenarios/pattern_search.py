@@ -25,10 +25,9 @@ from scheduler.core import bursts
 from scheduler.core.dispatch import Proposal
 from scheduler.core.plan import Plan
 from scheduler.core.policies.elastic_plus import ElasticPlus
-from scheduler.core.simulate import World, simulate
-from scheduler.core.simulate.result import Result
-from scheduler.core.simulate.stuck import Stuck
-from scheduler.core.simulate.workload import Draw, Durations
+from scheduler.core.simulate import Result, Stuck, World, simulate
+from scheduler.core.simulate.durations import Durations
+from scheduler.core.simulate.workload import Drawn
 from scheduler.scenarios import Scenario, load, preset_names
 
 ORDERS = ("as they come", "longest", "shortest", "middle")
@@ -53,28 +52,30 @@ class Pattern:
 
 #: Strict bursts of four batches, the same with groups ahead, and bursts of three with stragglers carried.
 KNOWN = (
-    Pattern((4.0, 1.05, 1.05, 1.05), (ORDERS[0],) * 4, BLOCKS[0]),
-    Pattern((4.0, 1.05, 1.05, 1.4), (ORDERS[0],) * 4, BLOCKS[0]),
-    Pattern((3.5, 1.05, 1.05), (ORDERS[0],) * 3, BLOCKS[0]),
+    Pattern((4.0, 1.0, 1.0, 1.0), (ORDERS[0],) * 4, BLOCKS[0]),
+    Pattern((4.0, 1.0, 1.0, 1.4), (ORDERS[0],) * 4, BLOCKS[0]),
+    Pattern((3.5, 1.0, 1.0), (ORDERS[0],) * 3, BLOCKS[0]),
 )
 
 
-class Foreseen(Durations):
+class Foreseen:
     """Groups drawn a block ahead. `order` says which of what is left of the block is dispatched next."""
 
     order = ORDERS[0]
-    block = BLOCKS[0]
 
-    def __init__(self, durations: Durations) -> None:
-        super().__init__(durations.workload, durations.random, durations.recorded)
-        self.ahead: list[list[Draw]] = []
+    def __init__(self, durations: Durations, block: int) -> None:
+        self.durations, self.block = durations, block
+        self.ahead: list[Drawn] = []
 
-    def group(self, number: int, size: int) -> list[Draw]:
+    def groups(self, first: int, count: int) -> list[Drawn]:
+        return [self._next(first + place) for place in range(count)]
+
+    def _next(self, number: int) -> Drawn:
         if not self.ahead:
-            self.ahead = [super(Foreseen, self).group(number + later, size) for later in range(self.block)]
+            self.ahead = self.durations.groups(number, self.block)
         if self.order == ORDERS[0]:
             return self.ahead.pop(0)
-        by_length = sorted(range(len(self.ahead)), key=lambda place: max(draw.seconds for draw in self.ahead[place]))
+        by_length = sorted(range(len(self.ahead)), key=lambda place: max(self.ahead[place].seconds))
         rank = {"longest": -1, "shortest": 0, "middle": len(by_length) // 2}[self.order]
         return self.ahead.pop(by_length[rank])
 
@@ -100,8 +101,8 @@ class ByPattern(ElasticPlus):
 def run(scenario: Scenario, pattern: Pattern, seed: int) -> Result:
     """Raises Stuck where a pattern leaves nothing to do within the staleness bound."""
     world = World(scenario.settings, scenario.workload, ElasticPlus.kind, seed)
-    world.durations = foreseen = Foreseen(world.durations)
-    foreseen.block = pattern.block
+    foreseen = Foreseen(world.durations, pattern.block)
+    world.durations = foreseen  # type: ignore[assignment]
     world.policy = ByPattern(pattern, foreseen)
     world.run()
     return world.result(seed)
@@ -110,7 +111,7 @@ def run(scenario: Scenario, pattern: Pattern, seed: int) -> Result:
 def fresh(random: Random) -> Pattern:
     length = random.randint(1, MAX_CYCLE)
     return Pattern(
-        levels=tuple(random.uniform(1.1, 4.2) for _ in range(length)),
+        levels=tuple(random.uniform(1.0, 4.2) for _ in range(length)),
         orders=tuple(random.choice(ORDERS) for _ in range(length)),
         block=random.choice(BLOCKS),
     )
@@ -120,7 +121,7 @@ def varied(pattern: Pattern, random: Random) -> Pattern:
     """One level moved, sometimes another order or block."""
     levels, orders = list(pattern.levels), list(pattern.orders)
     place = random.randrange(len(levels))
-    levels[place] = min(4.2, max(1.05, random.gauss(levels[place], 0.3)))
+    levels[place] = min(4.2, max(1.0, random.gauss(levels[place], 0.3)))
     if random.random() < 0.4:
         orders[random.randrange(len(orders))] = random.choice(ORDERS)
     block = random.choice(BLOCKS) if random.random() < 0.3 else pattern.block

@@ -4,11 +4,14 @@ from random import Random
 
 import pytest
 
+from scheduler.core.bursts import in_time
 from scheduler.core.decide import decide
 from scheduler.core.decisions import Decision, Kind
 from scheduler.core.policies import policy_of
 from scheduler.core.policies.elastic_plus import carries, forecast
+from scheduler.core.simulate import simulate
 from scheduler.core.snapshot import TRAINING, Batch, Snapshot, Work
+from scheduler.scenarios import load
 from tests.scheduler.driver import World
 from tests.scheduler.pictures import burst, cell, picture, settings
 
@@ -65,6 +68,30 @@ def test_a_batch_keeps_places_for_groups_that_no_later_batch_may_take() -> None:
     admitted = decisions(seen, Kind.ADMIT_GROUP)
     assert len(admitted) == 13
     assert not decisions(seen, Kind.SEAL_BATCH)[0].accepted
+
+
+@pytest.mark.parametrize(("num_owed", "num_taken"), [(2, 0), (1, 1)])
+def test_a_batch_leaves_room_for_groups_that_the_next_batches_must_take(num_owed: int, num_taken: int) -> None:
+    """One place per batch. Those of burst 0 must be in batch 2 or 3, so with two of them there is none to give away."""
+    old = burst(number=0, num_unfinished=num_owed, version=0, max_staleness=2, groups_per_batch=1)
+    fresh = burst(number=1, num_ready=3, version=1, max_staleness=2, groups_per_batch=1)
+    taken = in_time(picture(8, old, fresh, version=1), 1, 1)
+    assert taken == list(fresh.ready[:num_taken])
+
+
+@pytest.mark.parametrize(("num_batches", "lead"), [(1, 2), (2, 2), (3, 3), (2, 3)])
+def test_overlapping_bursts_never_leave_a_group_too_old_for_every_batch(num_batches: int, lead: int) -> None:
+    scenario = load("baseline-set").changed(
+        {
+            "burst_batches": num_batches, "burst_lead": lead, "max_staleness": num_batches + lead - 1,
+            "groups_per_batch": 2, "executions_per_group": 2, "concurrency_per_cell": 16, "steps": 12,
+            "log_sd_between": 1.0, "log_sd_within": 1.0,
+        }
+    )  # fmt: skip
+    for seed in range(1, 9):
+        result = simulate(scenario.settings, scenario.workload, "elastic+", seed)
+        assert result.groups["consumed"] == 12 * 2
+        assert result.max_staleness <= scenario.settings.max_staleness
 
 
 def test_without_history_bursts_are_strict() -> None:
