@@ -57,6 +57,17 @@ def test_staleness_stays_within_its_bound(gyre: Gyre) -> None:
     assert {int(d) for (batch,) in metrics for d in batch["staleness"]} == {0, 1}
 
 
+def test_elastic_plus_starts_a_group_ahead_and_trains_it_with_the_next_burst(gyre: Gyre) -> None:
+    run_id = gyre.finished("elastic-plus")
+    sizes = gyre.sql("SELECT version, num_groups FROM scheduler_burst WHERE run_id = %s ORDER BY number", run_id)
+    assert sizes == [(0, 12), (2, 1), (3, 11)]
+    together = gyre.sql(
+        "SELECT batch, array_agg(burst ORDER BY burst) FROM agents_group WHERE run_id = %s GROUP BY 1 ORDER BY 1",
+        run_id,
+    )
+    assert [bursts for _, bursts in together if len(set(bursts)) > 1] == [[1, 2, 2, 2]]
+
+
 def test_held_out_tasks_are_evaluated_before_the_first_and_after_the_last_step(gyre: Gyre) -> None:
     run_id = gyre.finished("elastic")
     evaluations = gyre.sql(
