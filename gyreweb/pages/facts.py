@@ -207,8 +207,9 @@ class RunFacts:
             many = len(equal) != 1
             head = f"{len(equal)} {'groups have' if many else 'group has'} equal rewards"
             text = f"in batch {batch} and {'carry' if many else 'carries'} no gradient"
-            link = self._url("executions", f"?group={equal[0].number}")
-            found.append(Alarm("equal_rewards", "note", head, text, equal[0].ready_at, link))
+            one = reverse("group", args=[self.run.pk, equal[0].kind, equal[0].number])
+            link, what = (self._url("executions", f"?batch={batch}"), "Show the batch") if many else (one, "Show it")
+            found.append(Alarm("equal_rewards", "note", head, text, equal[0].ready_at, link, what))
         return found
 
     def _overrides(self) -> list[Alarm]:
@@ -218,7 +219,7 @@ class RunFacts:
                 "note",
                 f"Override: {row.get_kind_display().lower()}"
                 + (f" on cell {row.cell_index}" if row.cell_index is not None else ""),
-                f"by {row.owner.get_username()} until {row.expires_at:%H:%M}: “{row.reason}”",
+                f"by {row.owner.get_username()} until {row.expires_at:%H:%M} UTC: “{row.reason}”",
                 row.created_at,
                 self._url("decisions"),
             )

@@ -1,12 +1,13 @@
 /** Calls of an execution: a lane per conversation, held time hatched, long gaps folded. */
 
-import { duration, json, onWidth, svg } from "./dom.js";
+import { duration, html, json, onWidth, svg } from "./dom.js";
 import { hatch } from "./water.js";
 
 const LANE = 18;
 const BAR = 12;
 const GAP_SHARE = 0.12; // a silence longer than this share of the whole is folded
 const MAX_LANES = 14;
+const CLEAR = 26; // room that the sign of a fold keeps on the axis
 
 export function mount(element) {
   const data = json("timeline-data");
@@ -22,7 +23,7 @@ function draw(element, calls, width) {
   const height = shown.length * LANE + 24;
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height });
   root.append(hatch("tl-hatch", "tl-hatch"));
-  for (const x of scale.folds) root.append(svg("line", { class: "tl-gap", x1: x, x2: x, y1: 0, y2: height - 18 }), svg("text", { x, y: height - 6, "text-anchor": "middle" }, "⋯"));
+  for (const [x, seconds] of scale.folds) root.append(svg("line", { class: "tl-gap", x1: x, x2: x, y1: 0, y2: height - 18 }), svg("text", { x, y: height - 6, "text-anchor": "middle" }, "⋯", svg("title", {}, `${duration(seconds)} without a call`)));
   shown.forEach((name, row) => {
     const first = calls.find((call) => call[1] === name);
     const label = name && !name.startsWith(first[2]) ? `${first[2]} ${name}` : name || first[2];
@@ -33,7 +34,7 @@ function draw(element, calls, width) {
     if (row >= 0) root.append(bar(call, row, scale));
   }
   for (const [x, seconds] of scale.ticks) root.append(svg("text", { x, y: height - 6, "text-anchor": "middle" }, seconds ? duration(seconds) : "0 s"));
-  element.replaceChildren(root);
+  element.replaceChildren(root, key(calls));
 }
 
 function bar([number, , role, start, took, held, state, cell], row, scale) {
@@ -48,6 +49,13 @@ function bar([number, , role, start, took, held, state, cell], row, scale) {
   group.append(svg("title", {}, `call ${number}, ${role}: ${duration(took)}${held > 0 ? `, ${duration(held)} held` : ""}${where}${broken ? `, ${state}` : ""}`));
   group.addEventListener("click", () => document.querySelector(`#tree a[href^="?call=${number}"]`)?.click());
   return group;
+}
+
+/** What the colours of the bars mean, as far as they occur. */
+function key(calls) {
+  const roles = [...new Set(calls.map((call) => call[2]))];
+  const swatch = (role) => svg("svg", { width: 10, height: 10, "aria-hidden": "true" }, svg("rect", { class: `tl-${role}`, width: 10, height: 10, rx: 2 }));
+  return html("div", "legend", ...roles.map((role) => html("span", "", swatch(role), role)));
 }
 
 /** Time to x with silences folded: the busy stretches share the width that folds leave. */
@@ -70,10 +78,10 @@ function folded(calls, left, right) {
     }
     return right;
   };
-  const folds = busy.slice(0, -1).map(([, to]) => x(to) + fold / 2);
+  const folds = busy.slice(0, -1).map(([, to], i) => [x(to) + fold / 2, busy[i + 1][0] - to]);
   const every = niceStep(total / 6);
   const ticks = [];
-  for (const [from, to] of busy) for (let t = Math.ceil(from / every) * every; t <= to; t += every) ticks.push([x(t), Math.round(t * 10) / 10]);
+  for (const [from, to] of busy) for (let t = Math.ceil(from / every) * every; t <= to; t += every) if (!folds.some(([at]) => Math.abs(at - x(t)) < CLEAR)) ticks.push([x(t), Math.round(t * 10) / 10]);
   return { x, folds, ticks };
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
@@ -168,3 +169,45 @@ def test_no_page_is_wider_than_a_phone(page: Page, run: Run) -> None:
     ]:
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+
+
+def test_a_table_that_scrolls_sideways_is_named_and_reachable_only_while_it_does(page: Page, run: Run) -> None:
+    page.goto(f"/runs/{run.pk}/cells/")
+    region = page.get_by_role("region", name="Cells, scrolls sideways")
+    expect(page.locator(".scroll-x").first).to_be_visible()
+    expect(region).to_have_count(0)
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(region).to_have_count(1)
+    region.focus()
+    page.keyboard.press("ArrowRight")
+    becomes_true(page, "document.querySelector('.scroll-x').scrollLeft > 0")
+    first = "document.querySelector('.scroll-x td').getBoundingClientRect().left"
+    assert page.evaluate(f"{first} >= document.querySelector('.scroll-x').getBoundingClientRect().left")
+    page.set_viewport_size({"width": 1440, "height": 900})
+    expect(region).to_have_count(0)
+
+
+def test_the_open_tab_is_in_sight_on_a_phone(page: Page, run: Run) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"/runs/{run.pk}/config/")
+    becomes_true(page, "document.querySelector('.tabs [aria-current]').getBoundingClientRect().right <= innerWidth")
+
+
+def test_the_reward_chart_says_the_newest_numbers_while_nobody_points_at_it(page: Page, run: Run) -> None:
+    page.goto(f"/runs/{run.pk}/")
+    legend = page.locator("#reward .u-legend")
+    expect(legend).to_contain_text("newest")
+    last = page.locator(".row3 .numbers table").first.locator("tbody tr").last.locator("td").nth(1).text_content()
+    expect(legend).to_contain_text(f"training{last}")
+
+
+def test_times_are_those_of_the_reader_and_say_their_zone(chromium: Browser, page: Page, run: Run) -> None:
+    cookies = page.context.cookies()
+    context = chromium.new_context(timezone_id="Asia/Kolkata", base_url=page.url.split("/login")[0])
+    context.add_cookies(cookies)
+    tab = context.new_page()
+    tab.goto(f"/runs/{run.pk}/")
+    expect(tab.locator("#water .w-zone")).to_have_text("UTC+5:30")
+    first = tab.locator("#f-decisions time").first
+    expect(first).to_have_attribute("title", re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\+5:30$"))
+    context.close()
