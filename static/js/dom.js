@@ -65,7 +65,10 @@ export function hours(seconds, exact = false) {
 
 export function duration(seconds) {
   if (seconds >= 5400) return `${(seconds / 3600).toFixed(2)} h`;
-  if (seconds >= 60) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  if (seconds >= 60) {
+    const [minutes, rest] = [Math.floor(Math.round(seconds) / 60), Math.round(seconds) % 60];
+    return rest ? `${minutes} min ${rest} s` : `${minutes} min`;
+  }
   return seconds >= 1 ? `${seconds.toFixed(1)} s` : `${Math.round(seconds * 1000)} ms`;
 }
 

@@ -211,3 +211,18 @@ def test_times_are_those_of_the_reader_and_say_their_zone(chromium: Browser, pag
     first = tab.locator("#f-decisions time").first
     expect(first).to_have_attribute("title", re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\+5:30$"))
     context.close()
+
+
+def test_the_timeline_draws_every_call_and_says_which_conversations_share_its_last_lane(page: Page, run: Run) -> None:
+    first = Call.objects.with_tokens().filter(execution__run=run).order_by("pk").first()
+    calls = Call.objects.filter(execution=first.execution)
+    for number in range(100, 120):
+        first.pk, first.uid, first.number, first.conversation = None, "", number, f"sub-agent-{number}-with-a-long-name"
+        first.save()
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"/executions/{first.execution_id}/")
+    lanes = calls.values("conversation").distinct().count()
+    expect(page.locator("#timeline svg text", has_text=f"{lanes - 13} others")).to_be_visible()
+    expect(page.locator("#timeline .tl-call")).to_have_count(calls.count())
+    inside = "[...document.querySelectorAll('#timeline > svg text')].every((t) => t.getBBox().x >= 0)"
+    assert page.evaluate(inside)
