@@ -21,8 +21,8 @@ POOR = """() => {
   };
   const over = (top, below) => [0, 1, 2].map((i) => top[i] * top[3] + below[i] * (1 - top[3])).concat(1);
   const line = (element) => (element ? [element, ...line(element.parentElement)] : []);
-  const behind = (element) =>
-    line(element).reverse().map((one) => rgba(getComputedStyle(one).backgroundColor)).reduce((b, t) => over(t, b), [255, 255, 255, 1]);
+  const ground = (element) => rgba(getComputedStyle(element).backgroundColor);
+  const behind = (element) => line(element).reduceRight((below, one) => over(ground(one), below), [255, 255, 255, 1]);
   const linear = (part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4);
   const luminance = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
   const poor = {};
@@ -33,10 +33,10 @@ POOR = """() => {
     if (element.closest("dialog, script, style, title, option, [disabled], .visually-hidden, .skip")) continue;
     const drawn = element.closest("svg");
     const style = getComputedStyle(element);
-    const ground = behind(drawn ? drawn.parentElement : element);
+    const below = behind(drawn ? drawn.parentElement : element);
     const ink = rgba(drawn ? style.fill : style.color);
     ink[3] *= line(element).reduce((all, one) => all * getComputedStyle(one).opacity, 1);
-    const [high, low] = [luminance(over(ink, ground)), luminance(ground)].sort((a, b) => b - a);
+    const [high, low] = [luminance(over(ink, below)), luminance(below)].sort((a, b) => b - a);
     const ratio = (high + 0.05) / (low + 0.05);
     if (ratio < 4.5) poor[`${element.tagName}.${element.getAttribute("class")}`] = [ratio.toFixed(2), text.data.trim()];
   }

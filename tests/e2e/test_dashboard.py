@@ -159,10 +159,11 @@ def test_keys_lead_through_pages_and_rows(page: Page, run: Run) -> None:
 def test_no_page_is_wider_than_a_phone(page: Page, run: Run) -> None:
     execution = Call.objects.filter(execution__run=run).first().execution_id
     page.set_viewport_size({"width": 390, "height": 844})
-    tabs = ("", "executions/", "cells/", "decisions/", "batches/", "config/")
+    tabs = ("", "executions/", "groups/", "cells/", "decisions/", "batches/", "report/", "config/", "quarantine/")
     for path in [
         "/",
         "/runs/new/",
+        "/simulations/",
         "/api/docs/",
         f"/executions/{execution}/",
         *(f"/runs/{run.pk}/{tab}" for tab in tabs),
@@ -226,3 +227,14 @@ def test_the_timeline_draws_every_call_and_says_which_conversations_share_its_la
     expect(page.locator("#timeline .tl-call")).to_have_count(calls.count())
     inside = "[...document.querySelectorAll('#timeline > svg text')].every((t) => t.getBBox().x >= 0)"
     assert page.evaluate(inside)
+
+
+def test_a_menu_opens_inside_a_phones_window(page: Page, run: Run) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    for path in ("", "executions/"):
+        page.goto(f"/runs/{run.pk}/{path}")
+        page.locator("details[data-menu] > summary").first.click()
+        box = page.locator("details[data-menu][open] .sheet").bounding_box()
+        assert box, path
+        assert box["x"] >= 0, path
+        assert box["x"] + box["width"] <= 390, path
