@@ -39,6 +39,9 @@ class Batch(models.Model):
             models.UniqueConstraint(fields=["run"], condition=Q(state__in=["open", "sealed"]), name="one_open_batch"),
         ]
 
+    def __str__(self) -> str:
+        return f"batch {self.number}"
+
 
 class HandIn(models.Model):
     """A gradient sum of one cell, all or nothing, under an idempotent id. The core's own sums are some too."""

@@ -76,6 +76,9 @@ class Call(models.Model):
             models.UniqueConstraint(fields=["execution", "attempt", "number"], name="call_number_once_per_attempt")
         ]
 
+    def __str__(self) -> str:
+        return f"call {self.number} of execution {self.execution_id}"
+
 
 class Node(models.Model):
     """A stretch of tokens of an execution's tree, written when the execution is sealed."""

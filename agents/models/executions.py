@@ -44,6 +44,9 @@ class Group(models.Model):
         indexes = [models.Index(fields=["run", "kind", "state"])]
         constraints = [models.UniqueConstraint(fields=["run", "kind", "number"], name="group_number_once_per_run")]
 
+    def __str__(self) -> str:
+        return f"{self.kind} group {self.number}"
+
 
 class Execution(models.Model):
     """One run of the harness on one task. An interrupted one starts again as attempt + 1 in the same row."""
@@ -133,6 +136,9 @@ class Execution(models.Model):
                 name="unresolved_is_not_zero",
             ),
         ]
+
+    def __str__(self) -> str:
+        return f"execution {self.pk}"
 
 
 class Assessment(models.Model):

@@ -14,6 +14,7 @@ from agents.core.exclusion import ExclusionTotals, totals
 from agents.report import group_exclusions
 from agents.web import runs as run_queries
 from agents.web.runs import OutcomeCounts, StepReward
+from gyreweb.templatetags.gyre import duration
 from scheduler.web import cells as cell_queries
 from trainers.web import batches as batch_queries
 from trainers.web.batches import Staleness
@@ -186,10 +187,11 @@ class RunFacts:
         if not silent or self.run.finished_at is not None:
             return []
         names = ", ".join(str(cell) for cell in silent[:6]) + (" and more" if len(silent) > 6 else "")
-        head = f"{len(silent)} of {len(self.cells)} cells are silent" if len(silent) > 1 else f"{names} is silent"
+        many = len(silent) > 1
+        head = f"{len(silent)} of {len(self.cells)} cells are silent:" if many else f"{names} is silent:"
         oldest = min(cell.heartbeat_at for cell in silent)
-        text = f"{names}: " if len(silent) > 1 else ""
-        text += f"last heard {(self.now - oldest).total_seconds():.0f} s ago; the logs say why"
+        text = f"{names}; " if many else ""
+        text += f"last heard {duration(self.now - oldest)} ago; the logs say why"
         return [Alarm("silent_cells", "warn", head.capitalize(), text, oldest, link)]
 
     def _rewards(self) -> list[Alarm]:
@@ -207,8 +209,9 @@ class RunFacts:
             many = len(equal) != 1
             head = f"{len(equal)} {'groups have' if many else 'group has'} equal rewards"
             text = f"in batch {batch} and {'carry' if many else 'carries'} no gradient"
-            link = self._url("executions", f"?group={equal[0].number}")
-            found.append(Alarm("equal_rewards", "note", head, text, equal[0].ready_at, link))
+            one = reverse("group", args=[self.run.pk, equal[0].kind, equal[0].number])
+            link, what = (self._url("executions", f"?batch={batch}"), "Show the batch") if many else (one, "Show it")
+            found.append(Alarm("equal_rewards", "note", head, text, equal[0].ready_at, link, what))
         return found
 
     def _overrides(self) -> list[Alarm]:
@@ -218,7 +221,7 @@ class RunFacts:
                 "note",
                 f"Override: {row.get_kind_display().lower()}"
                 + (f" on cell {row.cell_index}" if row.cell_index is not None else ""),
-                f"by {row.owner.get_username()} until {row.expires_at:%H:%M}: “{row.reason}”",
+                f"by {row.owner.get_username()} until {row.expires_at:%H:%M} UTC: “{row.reason}”",
                 row.created_at,
                 self._url("decisions"),
             )

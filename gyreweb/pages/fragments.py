@@ -19,7 +19,7 @@ from scheduler.web import cells as cell_queries
 from scheduler.web import decisions as decision_queries
 from trainers.web import batches as batch_queries
 
-NUM_DECISIONS = 8
+NUM_DECISIONS = 14
 STATE_EVENTS = frozenset(
     {E.RUN_CREATED, E.RUN_STARTED, E.RUN_PAUSED, E.RUN_RESUMED, E.RUN_FINISHED, E.RUN_FAILED, E.RUN_STOPPED}
 )

@@ -152,7 +152,7 @@ def chart_of(shown: Shown) -> dict[str, Any] | None:
         by_line.setdefault(line, []).append((float(values[x_name]), point))
     lines = [
         {
-            "label": label or "hours per step",
+            "label": label or "time per step",
             "points": [
                 [x, p.hours_per_step.mean, p.hours_per_step.low, p.hours_per_step.high]
                 for x, p in sorted(found, key=lambda pair: pair[0])

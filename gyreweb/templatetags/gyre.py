@@ -67,12 +67,12 @@ def thousands(value: float | None) -> str:
 @register.filter
 def fixed(value: float | None, places: int = 3) -> str:
     """A number with `places` digits and a real minus sign; nothing known is a dash."""
-    return "–" if value in NOTHING else f"{value:.{places}f}".replace("-", "−")
+    return "–" if value in NOTHING else f"{value:z.{places}f}".replace("-", "−")
 
 
 @register.filter
 def signed(value: float | None, places: int = 3) -> str:
-    return "–" if value in NOTHING else f"{value:+.{places}f}".replace("-", "−")
+    return "–" if value in NOTHING else f"{value:+z.{places}f}".replace("-", "−")
 
 
 @register.filter

@@ -1,8 +1,9 @@
 /** Starts what the page holds. Every module looks for its own element and does nothing without it. */
 
-import { clock } from "./dom.js";
+import { clock, stamp, whole } from "./dom.js";
 import * as keys from "./keys.js";
 import * as live from "./live.js";
+import * as scroll from "./scroll.js";
 import * as series from "./series.js";
 import * as timeline from "./timeline.js";
 import * as tokens from "./tokens.js";
@@ -28,9 +29,13 @@ function start() {
 
 /** What new markup needs, on the page and after every swap. */
 function dress(root) {
-  for (const time of root.querySelectorAll("time[data-clock]")) time.textContent = clock(Date.parse(time.dateTime) / 1000);
+  for (const time of root.querySelectorAll("time[data-clock], time[data-stamp]")) {
+    time.textContent = "clock" in time.dataset ? clock(Date.parse(time.dateTime) / 1000) : stamp(time.dateTime);
+    time.title = whole(time.dateTime);
+  }
   for (const view of root.querySelectorAll("[data-tokens]")) tokens.mount(view);
   for (const chart of root.querySelectorAll("[data-what-if-chart]")) whatIf.mount(chart);
+  scroll.mount(root);
 }
 
 document.addEventListener("click", (event) => {

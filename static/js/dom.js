@@ -41,6 +41,22 @@ export function clock(seconds, withSeconds = true) {
   return `${two(at.getHours())}:${two(at.getMinutes())}` + (withSeconds ? `:${two(at.getSeconds())}` : "");
 }
 
+/** Date and time of day where the reader is. */
+export function stamp(moment) {
+  const at = new Date(moment);
+  const two = (n) => String(n).padStart(2, "0");
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock(at / 1000)}`;
+}
+
+/** The zone of every time of day on the page: UTC, UTC+2, UTC−3:30. */
+export function zone(moment) {
+  const minutes = -new Date(moment).getTimezoneOffset();
+  const [whole, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
+  return minutes ? `UTC${minutes < 0 ? "−" : "+"}${whole}${rest ? `:${String(rest).padStart(2, "0")}` : ""}` : "UTC";
+}
+
+export const whole = (moment) => `${stamp(moment)} ${zone(moment)}`;
+
 /** Hours since a start: 12 h, 1.5 h; exact to two digits. */
 export function hours(seconds, exact = false) {
   const value = seconds / 3600;
@@ -49,7 +65,10 @@ export function hours(seconds, exact = false) {
 
 export function duration(seconds) {
   if (seconds >= 5400) return `${(seconds / 3600).toFixed(2)} h`;
-  if (seconds >= 60) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  if (seconds >= 60) {
+    const [minutes, rest] = [Math.floor(Math.round(seconds) / 60), Math.round(seconds) % 60];
+    return rest ? `${minutes} min ${rest} s` : `${minutes} min`;
+  }
   return seconds >= 1 ? `${seconds.toFixed(1)} s` : `${Math.round(seconds * 1000)} ms`;
 }
 

@@ -9,8 +9,14 @@ const faded = (value, share) => `color-mix(in srgb, ${value} ${share}%, transpar
 export function axes(integer) {
   const common = { stroke: colour("ink-3"), font: FONT, grid: { stroke: colour("line"), width: 1 }, ticks: { show: false } };
   const whole = integer ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] } : {};
-  return [{ ...common, ...whole, size: 26, grid: { show: false } }, { ...common, size: 44 }];
+  return [{ ...common, ...whole, size: 26, grid: { show: false } }, { ...common, size: 50, space: 26, values: (u, ticks) => ticks.map(plain) }];
 }
+
+/** A tick as it is: rounding made two ticks read the same. */
+const plain = (tick) => String(+tick.toPrecision(6)).replace("-", "−");
+
+/** The newest value that is known: what a legend says while nobody points at the chart. */
+const newest = (column) => column.findLastIndex((value) => value !== null && value !== undefined);
 
 /** Redraws `make(width)` at every change of width or theme. Returns a function that redraws now. */
 export function keep(element, make) {
@@ -48,8 +54,12 @@ function rewardPlot(element, width, data) {
     return steps.map((step) => known.get(step) ?? null);
   };
   const [train, heldout] = [colour("rollout"), colour("ok")];
-  const spread = (u, v, _, i) => (v === null || v === undefined ? "–" : `${v.toFixed(3)} (${u.data[2][i].toFixed(2)} to ${u.data[3][i].toFixed(2)})`);
-  const value = (u, v) => (v === null || v === undefined ? "–" : v.toFixed(3));
+  const at = (u, line, i) => i ?? newest(u.data[line]);
+  const value = (u, v, line, i) => u.data[line][at(u, line, i)]?.toFixed(3) ?? "–";
+  const spread = (u, v, line, i) => {
+    const [mean, low, high] = [1, 2, 3].map((k) => u.data[k][at(u, 1, i)]);
+    return mean === null || mean === undefined ? "–" : `${mean.toFixed(3)} (${low.toFixed(2)} to ${high.toFixed(2)})`;
+  };
   const options = {
     width,
     height: 210,
@@ -59,7 +69,7 @@ function rewardPlot(element, width, data) {
     axes: axes(true),
     bands: [{ series: [3, 2], fill: faded(train, 16) }],
     series: [
-      { label: "step", value: (u, v) => v ?? "–" },
+      { label: "step", value: (u, v) => v ?? "newest" },
       { label: "training", stroke: train, width: 2, spanGaps: true, value: spread, points: { show: data.train.length < 3 } },
       { label: "low", stroke: "transparent", spanGaps: true, points: { show: false }, value },
       { label: "high", stroke: "transparent", spanGaps: true, points: { show: false }, value },

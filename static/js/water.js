@@ -1,6 +1,6 @@
 /** The run page's picture: water under the staircase of room, a lane per cell below, one cursor through all of it. */
 
-import { clock, duration, hours, html, json, onWidth, svg, thousands } from "./dom.js";
+import { clock, duration, hours, html, json, onWidth, svg, thousands, zone } from "./dom.js";
 import { lastBefore, merge, roleAt, rolloutSteps } from "./water-data.js";
 
 const TOP = 16;
@@ -90,9 +90,10 @@ class Picture {
     }
     const want = at.span / (at.narrow ? 3.5 : 7);
     const step = TICKS.find((tick) => tick >= want) ?? 86400 * Math.ceil(want / 86400);
-    const zone = this.data.relative ? 0 : new Date(this.data.since * 1000).getTimezoneOffset() * 60;
-    for (let t = Math.ceil((this.data.since - zone) / step) * step + zone; t <= this.data.since + at.span; t += step) {
-      const text = at.x(t) > at.width - 24 ? { "text-anchor": "end" } : { "text-anchor": "middle" };
+    const shift = this.data.relative ? 0 : new Date(this.data.since * 1000).getTimezoneOffset() * 60;
+    if (!this.data.relative) root.append(svg("text", { class: "w-zone", x: at.left - 8, y: at.height - 4, "text-anchor": "end" }, zone(this.data.since * 1000)));
+    for (let t = Math.ceil((this.data.since - shift) / step) * step + shift; t <= this.data.since + at.span; t += step) {
+      const text = { "text-anchor": at.x(t) > at.width - 24 ? "end" : at.x(t) < at.left + 24 ? "start" : "middle" };
       root.append(svg("line", { class: "w-grid", x1: at.x(t), x2: at.x(t), y1: TOP, y2: at.height - AXIS + 4 }));
       root.append(svg("text", { x: at.x(t), y: at.height - 4, ...text }, this.label(t, step < 60)));
     }

@@ -19,7 +19,7 @@ export function mount(element) {
 function plot(element, width, data) {
   const xs = [...new Set(data.lines.flatMap((line) => line.points.map((point) => point[0])))].sort((a, b) => a - b);
   const columns = [xs];
-  const series = [{ label: data.axis, value: (u, v) => v ?? "–" }];
+  const series = [{ label: data.axis, value: (u, v) => v ?? "" }];
   const bands = [];
   data.lines.forEach((line, i) => {
     const known = new Map(line.points.map((point) => [point[0], point]));
@@ -50,7 +50,7 @@ function plot(element, width, data) {
 
 function said(u, line, at) {
   const [mean, low, high] = [1, 2, 3].map((k) => u.data[3 * line + k]?.[at]);
-  return mean === null || mean === undefined ? "–" : `${took(mean)} (${took(low)} to ${took(high)})`;
+  return mean === null || mean === undefined ? "" : `${took(mean)} (${took(low)} to ${took(high)})`;
 }
 
 /** A dashed line where the present value lies. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
@@ -158,13 +159,82 @@ def test_keys_lead_through_pages_and_rows(page: Page, run: Run) -> None:
 def test_no_page_is_wider_than_a_phone(page: Page, run: Run) -> None:
     execution = Call.objects.filter(execution__run=run).first().execution_id
     page.set_viewport_size({"width": 390, "height": 844})
-    tabs = ("", "executions/", "cells/", "decisions/", "batches/", "config/")
+    tabs = ("", "executions/", "groups/", "cells/", "decisions/", "batches/", "report/", "config/", "quarantine/")
     for path in [
         "/",
         "/runs/new/",
+        "/simulations/",
         "/api/docs/",
         f"/executions/{execution}/",
         *(f"/runs/{run.pk}/{tab}" for tab in tabs),
     ]:
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+
+
+def test_a_table_that_scrolls_sideways_is_named_and_reachable_only_while_it_does(page: Page, run: Run) -> None:
+    page.goto(f"/runs/{run.pk}/cells/")
+    region = page.get_by_role("region", name="Cells, scrolls sideways")
+    expect(page.locator(".scroll-x").first).to_be_visible()
+    expect(region).to_have_count(0)
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(region).to_have_count(1)
+    region.focus()
+    page.keyboard.press("ArrowRight")
+    becomes_true(page, "document.querySelector('.scroll-x').scrollLeft > 0")
+    first = "document.querySelector('.scroll-x td').getBoundingClientRect().left"
+    assert page.evaluate(f"{first} >= document.querySelector('.scroll-x').getBoundingClientRect().left")
+    page.set_viewport_size({"width": 1440, "height": 900})
+    expect(region).to_have_count(0)
+
+
+def test_the_open_tab_is_in_sight_on_a_phone(page: Page, run: Run) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"/runs/{run.pk}/config/")
+    becomes_true(page, "document.querySelector('.tabs [aria-current]').getBoundingClientRect().right <= innerWidth")
+
+
+def test_the_reward_chart_says_the_newest_numbers_while_nobody_points_at_it(page: Page, run: Run) -> None:
+    page.goto(f"/runs/{run.pk}/")
+    legend = page.locator("#reward .u-legend")
+    expect(legend).to_contain_text("newest")
+    last = page.locator(".row3 .numbers table").first.locator("tbody tr").last.locator("td").nth(1).text_content()
+    expect(legend).to_contain_text(f"training{last}")
+
+
+def test_times_are_those_of_the_reader_and_say_their_zone(chromium: Browser, page: Page, run: Run) -> None:
+    cookies = page.context.cookies()
+    context = chromium.new_context(timezone_id="Asia/Kolkata", base_url=page.url.split("/login")[0])
+    context.add_cookies(cookies)
+    tab = context.new_page()
+    tab.goto(f"/runs/{run.pk}/")
+    expect(tab.locator("#water .w-zone")).to_have_text("UTC+5:30")
+    first = tab.locator("#f-decisions time").first
+    expect(first).to_have_attribute("title", re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\+5:30$"))
+    context.close()
+
+
+def test_the_timeline_draws_every_call_and_says_which_conversations_share_its_last_lane(page: Page, run: Run) -> None:
+    first = Call.objects.with_tokens().filter(execution__run=run).order_by("pk").first()
+    calls = Call.objects.filter(execution=first.execution)
+    for number in range(100, 120):
+        first.pk, first.uid, first.number, first.conversation = None, "", number, f"sub-agent-{number}-with-a-long-name"
+        first.save()
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"/executions/{first.execution_id}/")
+    lanes = calls.values("conversation").distinct().count()
+    expect(page.locator("#timeline svg text", has_text=f"{lanes - 13} others")).to_be_visible()
+    expect(page.locator("#timeline .tl-call")).to_have_count(calls.count())
+    inside = "[...document.querySelectorAll('#timeline > svg text')].every((t) => t.getBBox().x >= 0)"
+    assert page.evaluate(inside)
+
+
+def test_a_menu_opens_inside_a_phones_window(page: Page, run: Run) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    for path in ("", "executions/"):
+        page.goto(f"/runs/{run.pk}/{path}")
+        page.locator("details[data-menu] > summary").first.click()
+        box = page.locator("details[data-menu][open] .sheet").bounding_box()
+        assert box, path
+        assert box["x"] >= 0, path
+        assert box["x"] + box["width"] <= 390, path

@@ -81,3 +81,20 @@ def test_an_override_is_released_by_the_same_action_as_everywhere(browser: Clien
         browser.post("/admin/scheduler/override/", {"action": "release", "_selected_action": [row.pk]})
     assert Override.objects.get().released_at is not None
     assert list(run.events.filter(kind="override_released").values_list("payload__by", flat=True)) == ["root"]
+
+
+def test_rows_that_point_at_others_name_them(browser: Client, run: Run) -> None:
+    for path in ("agents/execution", "agents/call", "trainers/microstep"):
+        shown = browser.get(f"/admin/{path}/").content.decode()
+        assert "result_list" in shown, path
+        assert " object (" not in shown, path
+
+
+@pytest.mark.parametrize(("cookie", "dressed"), [("dark", True), ("light", True), ("<x", False)])
+def test_the_admin_wears_the_dashboards_name_and_theme(browser: Client, cookie: str, dressed: bool) -> None:
+    browser.cookies["theme"] = cookie
+    shown = browser.get("/admin/").content.decode()
+    assert "Gyre admin" in shown
+    assert "Django administration" not in shown
+    assert "css/admin" in shown
+    assert (f"theme-{cookie}" in shown) is dressed

@@ -144,3 +144,12 @@ def test_durations_read_like_speech(value: float | None, said: str) -> None:
 )
 def test_large_numbers_are_short(value: float | None, said: str) -> None:
     assert gyre.short(value) == said
+
+
+@pytest.mark.parametrize(("value", "said"), [(-0.00001, "0.0000"), (0.0, "0.0000"), (-0.0008, "−0.0008"), (None, "–")])
+def test_a_number_that_rounds_to_zero_has_no_sign(value: float | None, said: str) -> None:
+    assert gyre.fixed(value, 4) == said
+
+
+def test_a_difference_that_rounds_to_zero_is_plus_zero() -> None:
+    assert (gyre.signed(-0.001, 2), gyre.signed(-0.01, 2)) == ("+0.00", "−0.01")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from agents.models import Call, Execution, Project, Run
+from agents.models import Call, Execution, Group, Project, Run
 from scheduler.models import Cell
 from tests.support.demo_run import demo_override, demo_project, demo_run, demo_task_set
 from tests.web.conftest import SMALL
@@ -185,3 +185,25 @@ def test_the_config_page_marks_what_differs_from_the_preset(browser: Client, run
     sections = browser.get(f"/runs/{run.pk}/config/").context["sections"]
     changed = {row["name"] for _, rows in sections for row in rows if row["changed"]}
     assert changed == {"cells", "concurrency_per_cell", "groups_per_batch", "executions_per_group"}
+
+
+def test_the_sparkline_uses_its_whole_height_and_stands_beside_its_numbers(browser: Client, run: Run) -> None:
+    text = browser.get("/").content.decode()
+    points = re.search(r'<polyline points="([^"]+)"', text)
+    assert points
+    heights = [float(point.split(",")[1]) for point in points[1].split()]
+    assert (min(heights), max(heights)) == (2.0, 26.0)
+    assert re.search(r"\d\.\d\d → \d\.\d\d", text)
+
+
+def test_several_groups_with_equal_rewards_lead_to_their_batch_and_one_to_itself(browser: Client, run: Run) -> None:
+    groups = list(Group.objects.filter(run=run, kind="training", batch__isnull=False).order_by("-batch", "number"))
+    batch = groups[0].batch
+    Group.objects.filter(run=run, batch=batch).update(reward_std=0.3)
+    Group.objects.filter(pk=groups[0].pk).update(reward_std=0.0)
+    one = browser.get(f"/runs/{run.pk}/").content.decode()
+    assert f'<a href="/runs/{run.pk}/groups/training/{groups[0].number}/">Show it</a>' in one
+    Group.objects.filter(run=run, batch=batch).update(reward_std=0.0)
+    assert f'<a href="/runs/{run.pk}/executions/?batch={batch}">Show the batch</a>' in (
+        browser.get(f"/runs/{run.pk}/").content.decode()
+    )

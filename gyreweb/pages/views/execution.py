@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseForbidden
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_GET, require_POST
 
@@ -202,7 +203,7 @@ def _act(
     viewer = viewer_of(request)
     found = access.execution_for(viewer, execution_id)
     if not viewer.can_operate:
-        return HttpResponseForbidden("This needs the permission to operate runs.")
+        raise PermissionDenied("This needs the permission to operate runs.")
     reason = request.POST.get("reason", "").strip()
     if not reason:
         messages.error(request, f"To {what}, say why.")

@@ -3,7 +3,8 @@
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseForbidden
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
@@ -49,7 +50,7 @@ def reassess(request: HttpRequest, run_id: int) -> HttpResponse:
     viewer = viewer_of(request)
     run = access.run_for(viewer, run_id)
     if not viewer.can_operate:
-        return HttpResponseForbidden("This needs the permission to operate runs.")
+        raise PermissionDenied("This needs the permission to operate runs.")
     filters = execution_queries.Filters.from_query(request.GET)
     reason = request.POST.get("reason", "").strip()
     if not reason:

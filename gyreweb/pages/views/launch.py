@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, HttpResponseForbidden
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_GET, require_POST
 
@@ -16,7 +17,7 @@ from gyreweb.pages.shell import page, show, viewer_of
 @page
 def new_run(request: HttpRequest) -> HttpResponse:
     if not viewer_of(request).can_launch:
-        return HttpResponseForbidden("This needs the permission to launch runs.")
+        raise PermissionDenied("This needs the permission to launch runs.")
     return (
         _launch(request) if request.method == "POST" else _form(request, preset=request.GET.get("preset", "quickstart"))
     )

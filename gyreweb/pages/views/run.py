@@ -3,7 +3,8 @@
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseForbidden, JsonResponse
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
@@ -70,7 +71,7 @@ def act(request: HttpRequest, run_id: int, name: str) -> HttpResponse:
     viewer = viewer_of(request)
     found = access.run_for(viewer, run_id)
     if not viewer.can_operate:
-        return HttpResponseForbidden("This needs the permission to operate runs.")
+        raise PermissionDenied("This needs the permission to operate runs.")
     reason = request.POST.get("reason", "").strip()
     if not reason and name != "resume":
         messages.error(request, f"To {name} a run, say why.")

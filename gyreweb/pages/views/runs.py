@@ -24,12 +24,13 @@ class Row:
 
     @property
     def spark(self) -> str:
-        """Points of the reward sparkline in a box of 120 × 28."""
+        """Points of the reward sparkline in a box of 120 × 28, from its own lowest value to its highest."""
         values = [reward.mean for reward in self.rewards]
         if len(values) < 2:
             return ""
-        width = 116 / (len(values) - 1)
-        return " ".join(f"{2 + i * width:.1f},{26 - 24 * min(max(v, 0), 1):.1f}" for i, v in enumerate(values))
+        width, low = 116 / (len(values) - 1), min(values)
+        height = 24 / (max(values) - low or 1)
+        return " ".join(f"{2 + i * width:.1f},{26 - height * (v - low):.1f}" for i, v in enumerate(values))
 
 
 @page

@@ -8,7 +8,8 @@ from statistics import fmean, median
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseForbidden, JsonResponse
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_GET, require_POST
 
@@ -91,7 +92,7 @@ def delete(request: HttpRequest, simulation_id: int) -> HttpResponse:
     viewer = viewer_of(request)
     found = queries.simulation_for(viewer, simulation_id)
     if not viewer.can_operate:
-        return HttpResponseForbidden("This needs the permission to operate runs.")
+        raise PermissionDenied("This needs the permission to operate runs.")
     name = str(found)
     delete_simulation(found)
     messages.info(request, f"{name} is deleted.")
@@ -188,9 +189,14 @@ def _settings(found: Any) -> list[tuple[str, list[tuple[str, Any, bool]]]]:
     """(title, [(name, value, was it changed)]) in the order in which they are declared; JSON keeps none."""
     tables = (("Run settings", found.settings, Settings), ("Workload", found.workload, Workload))
     return [
-        (title, [(f.name, table[f.name], f.name in found.changes) for f in fields(kind) if f.name in table])
+        (title, [(f.name, _plain(table[f.name]), f.name in found.changes) for f in fields(kind) if f.name in table])
         for title, table, kind in tables
     ]
+
+
+def _plain(value: Any) -> Any:
+    """600.0 as 600: a setting reads as one would write it."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _window(request: HttpRequest, end_s: float) -> tuple[str, float, float]:

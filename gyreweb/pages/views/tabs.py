@@ -15,6 +15,14 @@ from gyreweb.pages.shell import page, show, viewer_of
 from scheduler.web import decisions as decision_queries
 from trainers.web import batches as batch_queries
 
+#: Metrics of a step that have a chart: title and meaning.
+STEP_METRICS = {
+    "loss": ("Loss", "policy-gradient loss, averaged within each execution and over those with a reward"),
+    "grad_norm": ("Gradient norm", "norm of the whole gradient before it is clipped"),
+    "clip_fraction": ("Clipped share", "share of trained tokens whose gradient the clip or the cap removed or cut"),
+    "logprob_gap": ("Log-prob gap", "mean of |trainer's − sampler's log-probability| over trained tokens"),
+}
+
 
 @page
 @require_GET
@@ -29,13 +37,14 @@ def cells(request: HttpRequest, run_id: int) -> HttpResponse:
 def batches(request: HttpRequest, run_id: int) -> HttpResponse:
     facts = RunFacts(access.run_for(viewer_of(request), run_id))
     stepped = [batch for batch in reversed(facts.batches) if batch.state == "stepped"]
-    names = ("loss", "grad_norm", "clip_fraction", "logprob_gap")
     series = {
         name: [[batch.number, batch.metrics.get(name)] for batch in stepped if batch.metrics.get(name) is not None]
-        for name in names
+        for name in STEP_METRICS
     }
+    series = {name: points for name, points in series.items() if len(points) > 1}
     context = fragments.page_context(facts, "batches") | {
-        "series": {name: points for name, points in series.items() if len(points) > 1},
+        "series": series,
+        "charts": [(name, *STEP_METRICS[name], points[-1][1]) for name, points in series.items()],
         "checkpoints": batch_queries.checkpoints_of(facts.run),
     }
     return show(request, "pages/batches.html", context, run=facts.run, section="batches")

@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseForbidden
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
@@ -38,7 +39,7 @@ def what_if(request: HttpRequest, run_id: int) -> HttpResponse:
     now = present(facts.run)
     if request.method == "POST":
         if not viewer_of(request).can_operate:
-            return HttpResponseForbidden(FORBIDDEN)
+            raise PermissionDenied(FORBIDDEN)
         form = what_if_form.form_of(now, request.POST)
         if form.question is None:
             return _page(request, facts, now, form, None, status=422)
@@ -117,7 +118,7 @@ def act(request: HttpRequest, run_id: int, what_if_id: int, name: str) -> HttpRe
     run = access.run_for(viewer_of(request), run_id)
     shown = what_ifs.what_if_of(run, what_if_id)
     if not viewer_of(request).can_operate:
-        return HttpResponseForbidden(FORBIDDEN)
+        raise PermissionDenied(FORBIDDEN)
     try:
         ACTS[name](shown.row)
     except Refused as error:
@@ -155,7 +156,7 @@ def apply(request: HttpRequest, run_id: int, what_if_id: int, number: int) -> Ht
     run = access.run_for(viewer, run_id)
     point = what_ifs.point_of(run, what_if_id, number)
     if not viewer.can_operate:
-        return HttpResponseForbidden(FORBIDDEN)
+        raise PermissionDenied(FORBIDDEN)
     raw = request.POST.get("expires_in_s", "")
     known = {str(seconds) for seconds, _ in what_if_form.EXPIRIES}
     try:
