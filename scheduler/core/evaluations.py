@@ -21,8 +21,20 @@ def due(plan: Plan) -> bool:
 
 
 def pending(plan: Plan) -> bool:
-    """Due, and not started by this evaluation of `decide` either: no batch may open."""
-    return due(plan) and not plan.evaluation_starts
+    """Due, and not started by this evaluation of `decide` either, or left without a cell: no batch may open.
+
+    A batch that opened then could not be sealed, and where all cells train none would be spared for the evaluation.
+    """
+    return (due(plan) and not plan.evaluation_starts) or _lacks_cell(plan)
+
+
+def _lacks_cell(plan: Plan) -> bool:
+    evaluation = plan.snapshot.evaluation
+    if evaluation is None or evaluation.version != plan.snapshot.version:
+        return False
+    return not any(
+        plan.evaluation_of(c) == evaluation.number and c.role not in (LOST, STOPPED) for c in plan.snapshot.cells
+    )
 
 
 def unconfirmed(plan: Plan) -> bool:

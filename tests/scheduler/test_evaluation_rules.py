@@ -1,5 +1,9 @@
 """One cell outside R at version v, until the evaluation ends (algorithms.md §9, Evaluation executions)."""
 
+from dataclasses import replace
+
+import pytest
+
 from scheduler.core.counters import Counters
 from scheduler.core.decisions import Kind
 from scheduler.core.snapshot import LOST, ROLLOUT, SWITCHING, TRAINING, Batch, Evaluation
@@ -87,6 +91,18 @@ def test_an_evaluation_that_lost_its_cell_is_cancelled_once_the_version_has_move
     cells = (cell(0, weight_version=1), cell(1, LOST))
     snapshot = picture(0, cells=cells, version=1, evaluation=Evaluation(0, 0, 3, 5))
     assert only(snapshot, Kind.CANCEL_EVALUATION).accepted
+
+
+@pytest.mark.parametrize("policy_kind", ["elastic", "elastic+", "colocate"])
+def test_no_cell_leaves_and_no_batch_opens_while_an_evaluation_waits_for_another_cell(policy_kind: str) -> None:
+    """The only cell came back after it was lost: if it trained, the evaluation would never get it, nor the batch seal."""
+    snapshot = picture(
+        24, burst(num_ready=8, num_unfinished=3), settings=settings(cells=1), cells=(cell(0),), policy_kind=policy_kind,
+        evaluation=Evaluation(0, 0, 3, 5),
+    )  # fmt: skip
+    assert not [d for d in decided(snapshot) if d.accepted]
+    drained = replace(snapshot, counters=Counters(64, 64, 64))
+    assert only(drained, Kind.RESERVE_CELL).cell_index == 0
 
 
 def test_without_evaluation_nothing_waits_for_it() -> None:
