@@ -95,7 +95,7 @@ def test_an_evaluation_that_lost_its_cell_is_cancelled_once_the_version_has_move
 
 @pytest.mark.parametrize("policy_kind", ["elastic", "elastic+", "colocate"])
 def test_no_cell_leaves_and_no_batch_opens_while_an_evaluation_waits_for_another_cell(policy_kind: str) -> None:
-    """The only cell came back after it was lost: if it trained, the evaluation would never get it, nor the batch seal."""
+    """The only cell came back after it was lost. If it trained, the evaluation would never get it."""
     snapshot = picture(
         24, burst(num_ready=8, num_unfinished=3), settings=settings(cells=1), cells=(cell(0),), policy_kind=policy_kind,
         evaluation=Evaluation(0, 0, 3, 5),
