@@ -22,6 +22,7 @@ Process = Generator[simpy.Event, Any, None]
 #: Gives the seconds, at full load, of the executions of the group with this number.
 Durations = Callable[[int], list[float]]
 NEARLY_S = 1e-7
+TIE_S = 1e-3
 
 
 @dataclass(eq=False)
@@ -63,6 +64,12 @@ class Outcome:
     staleness: list[float]  # mean of each step
     execution_s: float
     num_timeouts: int
+    ends_s: list[float]  # of executions
+
+    @property
+    def has_tie(self) -> bool:
+        """An execution ended at the instant of a step: which comes first is not defined."""
+        return any(abs(end_s - step_s) < TIE_S for end_s in self.ends_s for step_s in self.steps_s)
 
 
 class SlowModel:
@@ -77,6 +84,7 @@ class SlowModel:
         self.num_groups = self.version = self.num_timeouts = self.num_ended = 0
         self.execution_s = self.accounted_s = self.stall_s = 0.0
         self.steps_s: list[float] = []
+        self.ends_s: list[float] = []
         self.staleness: list[float] = []
         self.batch: list[Group] | None = None
         self.sealed = self.held = False
@@ -105,7 +113,9 @@ class SlowModel:
             env.process(self._turns())
         self._settle()
         env.run(until=self.done)
-        return Outcome(env.now, self.steps_s, self.staleness, self.execution_s / self.num_ended, self.num_timeouts)
+        return Outcome(
+            env.now, self.steps_s, self.staleness, self.execution_s / self.num_ended, self.num_timeouts, self.ends_s
+        )
 
     # Rollout: processor sharing
 
@@ -158,6 +168,7 @@ class SlowModel:
             self.num_ended += 1
             self.num_timeouts += job.left_s > NEARLY_S
             self.execution_s += self.env.now - job.started_s
+            self.ends_s.append(self.env.now)
             job.group.unfinished -= 1
             if not job.group.unfinished:
                 job.group.ready_s = self.env.now

@@ -6,7 +6,7 @@ from random import Random
 from statistics import fmean, stdev
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.settings import Settings
@@ -78,6 +78,7 @@ def test_both_models_agree_on_the_same_durations(policy_kind: str) -> None:
     def check(chosen: Settings, workload: Workload, seed: int) -> None:
         groups = log_normal_groups(seed, chosen.executions_per_group)
         slow = SlowModel(chosen, workload, policy_kind, lambda number: list(groups[number % MANY_GROUPS])).run()
+        assume(not slow.has_tie)
         fast = simulate(chosen, workload, policy_kind, 1, recorded=groups)
         assert fast.hours * 3600.0 == near(slow.end_s)
         assert [step.finished_s for step in fast.step_rows] == [near(at) for at in slow.steps_s]
