@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import exp, log, sqrt
-from statistics import fmean, median
+from statistics import fmean, median, pstdev
 from typing import Any
 
 from scheduler.core.settings import Settings
@@ -117,11 +117,14 @@ def _workload(
         ("to_training_s", measures.to_training_s),
         ("to_rollout_s", measures.to_rollout_s),
         ("eval_execution_h", recording.evaluation_s),
+        ("eval_log_sd", recording.evaluation_s),
     ):
         if not there:
             assumed.append(name)
-    held_out = recording.evaluation_s or [seconds for group in groups for seconds in group]
-    changes["eval_execution_h"] = max(1e-6, fmean(held_out) / HOUR_S)
+    held_out = recording.evaluation_s or groups
+    changes["eval_execution_h"] = max(1e-6, fmean(seconds for one in held_out for seconds in one) / HOUR_S)
+    if recording.evaluation_s:  # within evaluations: between them the policy changes
+        changes["eval_log_sd"] = fmean(pstdev([log(max(1e-3, s)) for s in one]) for one in recording.evaluation_s)
     workload = usual.with_changes(changes)
     per_batch_s = micro_step_s * steps_per_group * settings.groups_per_batch
     train_cell_h = max(1e-9, per_batch_s / workload.training_factor(settings.j_max) / HOUR_S)

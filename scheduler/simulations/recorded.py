@@ -60,7 +60,7 @@ class Recording:
     complete_groups: frozenset[int]  # all their executions are finished, whatever came of them
     steps: tuple[PastStep, ...]
     pauses: tuple[tuple[float, float], ...]
-    evaluation_s: tuple[float, ...]  # of held-out executions, verdict included
+    evaluation_s: tuple[tuple[float, ...], ...]  # of held-out executions by evaluation, verdict included
     verification_s: float | None  # mean time from the harness's end to the verdict
     drawn: tuple[int, ...]  # trajectories per trained execution
     measures: Measures
@@ -104,9 +104,11 @@ SELECT json_build_object(
     'pauses', (SELECT json_agg(json_build_array(ev.kind, extract(epoch FROM ev.created_at - start.at)) ORDER BY ev.seq)
         FROM agents_runevent ev CROSS JOIN start
         WHERE ev.run_id = %(run)s AND ev.kind IN ('run_paused', 'run_resumed')),
-    'evaluation', (SELECT json_agg(extract(epoch FROM e.finished_at - e.launched_at))
+    'evaluation', (SELECT json_agg(seconds ORDER BY evaluation) FROM (
+        SELECT g.evaluation, json_agg(extract(epoch FROM e.finished_at - e.launched_at)) AS seconds
         FROM agents_execution e JOIN agents_group g ON g.id = e.group_id
-        WHERE g.run_id = %(run)s AND g.kind = 'evaluation' AND e.state = 'finished' AND e.launched_at IS NOT NULL),
+        WHERE g.run_id = %(run)s AND g.kind = 'evaluation' AND e.state = 'finished' AND e.launched_at IS NOT NULL
+        GROUP BY 1) held_out),
     'verification', (SELECT avg(extract(epoch FROM e.finished_at - e.harness_ended_at)) FROM agents_execution e
         JOIN training g ON g.id = e.group_id WHERE e.state = 'finished' AND e.harness_ended_at IS NOT NULL),
     'drawn', (SELECT json_agg(n) FROM (SELECT count(*) AS n FROM agents_trajectory t
@@ -153,7 +155,7 @@ def read(run_id: int) -> Recording | None:
             PastStep(row["number"], row["stepped"], row["commit"], row["groups"]) for row in rows["steps"] or ()
         ),
         pauses=_pauses(rows["pauses"] or (), rows["now"]),
-        evaluation_s=tuple(rows["evaluation"] or ()),
+        evaluation_s=tuple(tuple(seconds) for seconds in rows["evaluation"] or ()),
         verification_s=rows["verification"],
         drawn=tuple(rows["drawn"] or ()),
         measures=measure(run_id),

@@ -23,7 +23,7 @@ _T95 = (
 WORTH = 0.01
 STALENESS_WORTH = 0.1
 FEW_GROUPS = 16
-POOR_FIT = 0.15
+POOR_FIT = 0.05
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """Simulate one point of a what-if with one seed. Pure: the same inputs, changes and seed give the same figures.
 
 A seed stands for two kinds of chance, and both are drawn alike for every point: which groups the run happened to
-record (they are drawn anew, with replacement), and which of those the executions to come will be like. Both draw from
-groups dispatched about then: a run's durations drift, and groups of all times in one burst would make each burst wait
-for the slowest time of the run, which makes the whole run longer than it was.
+record (they are drawn anew, with replacement), and which of those the executions to come will be like. Both draw whole
+bursts, of those dispatched about then: what a burst waits for is its slowest group, and a burst mixed from the groups
+of several waits for the slowest of all of them, which makes the whole run longer than it was.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from scheduler.whatif.question import Question, scenario_of
 T = TypeVar("T")
 
 MAX_GROUPS = 8192
-#: Groups on either side that stand for one, at least; a batch when that is more.
-MIN_REACH = 4
+#: Bursts on either side that stand for one.
+REACH = 1
+#: With fewer bursts on record groups are drawn one by one, from so many on either side.
+MIN_BURSTS = 4
+REACH_ONE_BY_ONE = 4
 #: A simulated run that takes more events than this is given up.
 MAX_EVENTS = 5_000_000
 ENDED = (FINISHED, EVALUATING)
@@ -102,10 +105,10 @@ def _world(inputs: Inputs, question: Question, changes: Mapping[str, Any], seed:
     random = Random(f"what-if {seed}")
     lifetimes = lifetimes_of(inputs)
     pool = [*inputs.recorded, *_imputed(inputs, lifetimes, random)]
-    reach = max(MIN_REACH, settings.groups_per_batch)
-    seen = drawn_near(pool, len(pool), reach, random)
+    burst = inputs.settings.burst_batches * inputs.settings.groups_per_batch
+    seen = drawn_near(pool, len(pool), burst, random)
     num_groups = min(MAX_GROUPS, (settings.steps + 8) * settings.groups_per_batch)
-    recorded = tuple(drawn_near(seen, num_groups, reach, random))
+    recorded = tuple(drawn_near(seen, num_groups, burst, random))
     if question.span == "whole" or inputs.snapshot is None:
         return World(settings, workload, policy, seed, recorded=recorded)
     moment = _moment(inputs, inputs.snapshot, lifetimes, random)
@@ -113,13 +116,22 @@ def _world(inputs: Inputs, question: Question, changes: Mapping[str, Any], seed:
     return Resumed(moment, settings, workload, policy, seed, recorded=recorded, overrides=overrides)
 
 
-def drawn_near(pool: Sequence[T], count: int, reach: int, random: Random) -> list[T]:
-    """`count` draws with replacement: each from those at most `reach` places away, from all beyond the pool's end."""
-    found = []
-    for place in range(count):
-        near = pool[max(0, place - reach) : place + reach + 1] if place < len(pool) else pool
-        found.append(random.choice(near))
-    return found
+def drawn_near(pool: Sequence[T], count: int, burst: int, random: Random) -> list[T]:
+    """`count` groups drawn with replacement, burst by burst: each is itself or one next to it, any beyond the end.
+
+    `burst`: groups in one. What is left over at the end of the pool is not drawn.
+    """
+    if len(pool) < MIN_BURSTS * burst:
+        burst, reach = 1, REACH_ONE_BY_ONE
+    else:
+        reach = REACH
+    num_bursts = len(pool) // burst
+    found: list[T] = []
+    for place in range(-(-count // burst)):
+        first, last = (place - reach, place + reach) if place < num_bursts else (0, num_bursts - 1)
+        chosen = random.randint(max(0, first), min(num_bursts - 1, last))
+        found += pool[chosen * burst : (chosen + 1) * burst]
+    return found[:count]
 
 
 def lifetimes_of(inputs: Inputs) -> Lifetimes:

@@ -113,11 +113,21 @@ def test_a_whole_run_asked_while_it_goes_on_is_measured_up_to_the_last_recorded_
     assert points[0].hours_then < points[0].hours.mean
 
 
-def test_draws_stay_near_their_place_and_depend_on_the_random_source_alone() -> None:
+def test_whole_bursts_are_drawn_near_their_place_and_by_the_random_source_alone() -> None:
+    pool = list(range(42))  # ten bursts of four, and two groups of one that has just begun
+    found = drawn_near(pool, 80, 4, Random(1))
+    assert found == drawn_near(pool, 80, 4, Random(1))
+    assert found != drawn_near(pool, 80, 4, Random(2))
+    bursts = [found[place : place + 4] for place in range(0, 80, 4)]
+    assert all(burst == list(range(burst[0], burst[0] + 4)) and burst[0] % 4 == 0 for burst in bursts)
+    assert all(abs(burst[0] // 4 - place) <= 1 for place, burst in enumerate(bursts[:10]))
+    beyond = {burst[0] for burst in bursts[10:]}
+    assert max(beyond) - min(beyond) > 12
+
+
+def test_groups_of_few_bursts_are_drawn_one_by_one_near_their_place() -> None:
     pool = list(range(40))
-    found = drawn_near(pool, 60, 4, Random(1))
-    assert found == drawn_near(pool, 60, 4, Random(1))
-    assert found != drawn_near(pool, 60, 4, Random(2))
+    found = drawn_near(pool, 60, 20, Random(1))
     assert all(abs(value - place) <= 4 for place, value in enumerate(found[:40]))
     assert set(found) <= set(pool)
     assert max(found[40:]) - min(found[40:]) > 9

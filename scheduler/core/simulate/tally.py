@@ -85,7 +85,8 @@ class Tally:
         best, limit_s = self.workload.slowdown(0.0), self.workload.harness_timeout_s
         chain_s, longest_s = self.chain_s, self.chain_s.get(batch.version, 0.0)
         for group in batch.groups:
-            self.work_s += sum(group.drawn.seconds)
+            seconds = group.drawn.seconds
+            self.work_s += sum(seconds) if max(seconds) <= limit_s else sum(min(s, limit_s) for s in seconds)
             for launch, alone_s in group.longest():
                 if launch.at_s >= 0.0:  # not taken over from a run that went on
                     longest_s = max(longest_s, chain_s.get(launch.version, 0.0) + min(best * alone_s, limit_s))

@@ -46,6 +46,7 @@ class Workload:
     cell_failures_per_h: float = 0.0  # of one cell
     repair_s: float = 600.0
     eval_execution_h: float = 0.5  # mean of an evaluation execution
+    eval_log_sd: float = 0.3  # of executions of one evaluation
 
     def __post_init__(self) -> None:
         problems = [
@@ -110,7 +111,7 @@ _RANGES: tuple[Range, ...] = (
     *_above_0(MAX_TIMEOUT_S, "harness_timeout_s"),
     *_above_0(MAX_S, "repair_s"),
     *_above_0(MAX_COUNT, "micro_steps_per_group"),
-    *_from_0(MAX_LOG_SD, "log_sd_between", "log_sd_within"),
+    *_from_0(MAX_LOG_SD, "log_sd_between", "log_sd_within", "eval_log_sd"),
     *_from_0(MAX_S, "evaluation_s", "commit_s", "to_training_s", "to_rollout_s"),
     *_from_0(MAX_S, "move_stall_s", "resume_stall_s", "update_stall_s"),
     *_from_0(MAX_FAILURES_PER_H, "cell_failures_per_h"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from math import log
 from random import Random
 
 from scheduler.core import snapshot as facts
@@ -499,9 +500,11 @@ class World:
         assert evaluation is not None
         evaluation.num_waiting -= count
         evaluation.num_running += count
-        slow = self.workload.slowdown(min(1.0, count / self.settings.concurrency_per_cell))
+        workload = self.workload
+        slow = workload.slowdown(min(1.0, count / self.settings.concurrency_per_cell))
+        log_mean, log_sd = log(HOUR_S * workload.eval_execution_h * slow), workload.eval_log_sd
         for _ in range(count):
-            seconds = HOUR_S * self.workload.eval_execution_h * self.random.lognormvariate(0.0, 0.3) * slow
+            seconds = self.random.lognormvariate(log_mean - log_sd**2 / 2.0, log_sd)
             self.at(seconds, self._evaluated_one, evaluation)
 
     def _evaluated_one(self, evaluation: SimEvaluation) -> None:
