@@ -91,12 +91,20 @@ def load(name: str) -> Scenario:
     """The preset of that name, or the scenario in that .toml file. Raises BadScenario."""
     path = Path(name) if name.endswith(".toml") else PRESET_DIR / f"{name}.toml"
     if not path.is_file():
+        if name and Path(name).is_dir():
+            raise BadScenario(f"preset {name!r} is a directory; a .toml file is needed")
         where = "no such file" if name.endswith(".toml") else f"known presets: {', '.join(preset_names())}"
         raise BadScenario(f"preset {name!r} is unknown; {where}")
     try:
-        data = tomllib.loads(path.read_text())
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise BadScenario(f"{path}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise BadScenario(
+            f"{path} is not UTF-8, as a .toml file must be: {error.reason} at byte {error.start}"
+        ) from error
+    except OSError as error:
+        raise BadScenario(f"{path}: {error.strerror or error}") from error
     return parse(data, path.stem)
 
 

@@ -1,6 +1,6 @@
 """How fast could any pattern of bursts be? A random search by hindsight over what is dispatched when.
 
-    python -m scheduler.scenarios.pattern_search [PRESET …] [--staleness 1.6] [--patterns 600] [--seed 1]
+    python -m scheduler.scenarios.pattern_search [PRESET …] [--staleness 1.6] [--patterns 400] [--seed 1]
 
 A pattern is a cycle of steps. After each of them groups are dispatched until so many batches' groups are under way,
 and it says which go first: the longest, the shortest, those in the middle, or as they come. How long a group will take
@@ -8,7 +8,8 @@ is known beforehand, which no policy can; only the order within a block of group
 good. Batches, cells, staleness bound and capacity rule are those of `elastic+`. Patterns above the limit of mean
 staleness do not count. A third of the patterns is drawn afresh, the others vary one of the best eight.
 
-The best is tried again on seeds that the search has not used. Interrupted, it prints what it has found so far.
+The best is tried again on seeds that the search has not used. Interrupted, it prints what it has found so far and
+exits with 130.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from scheduler.core.policies.elastic_plus import ElasticPlus
 from scheduler.core.simulate import Result, Stuck, World, simulate
 from scheduler.core.simulate.durations import Durations
 from scheduler.core.simulate.workload import Drawn
-from scheduler.scenarios import Scenario, load, preset_names
+from scheduler.scenarios import Scenario, load, options, preset_names
 
 ORDERS = ("as they come", "longest", "shortest", "middle")
 BLOCKS = (72, 144, 288)
@@ -128,11 +129,13 @@ def varied(pattern: Pattern, random: Random) -> Pattern:
     return replace(pattern, levels=tuple(levels), orders=tuple(orders), block=block)
 
 
-def search(scenario: Scenario, num_patterns: int, most_stale: float, seed: int) -> list[tuple[float, Pattern]]:
-    """The best patterns as (hours per step, pattern), fastest first."""
+def search(
+    scenario: Scenario, num_patterns: int, most_stale: float, seed: int, best: list[tuple[float, Pattern]] | None = None
+) -> list[tuple[float, Pattern]]:
+    """The best patterns as (hours per step, pattern), fastest first. `best` is filled as they are found."""
     random, settings = Random(seed), scenario.settings
     whole = settings.steps * settings.groups_per_batch
-    best: list[tuple[float, Pattern]] = []
+    best = [] if best is None else best
     for number in range(num_patterns):
         if number < len(KNOWN):
             pattern = KNOWN[number]
@@ -145,8 +148,8 @@ def search(scenario: Scenario, num_patterns: int, most_stale: float, seed: int) 
         except Stuck:
             continue
         except KeyboardInterrupt:
-            print(f"\ninterrupted after {number} of {num_patterns} patterns", file=sys.stderr)
-            break
+            print(f"interrupted after {number} of {num_patterns} patterns", file=sys.stderr)
+            raise
         if result.groups["consumed"] < whole or result.max_staleness > settings.max_staleness:
             continue  # a batch sealed short is no step saved
         if result.mean_staleness <= most_stale:
@@ -180,19 +183,31 @@ def report(name: str, scenario: Scenario, best: Sequence[tuple[float, Pattern]],
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("presets", nargs="*", metavar="PRESET", help=f"of {', '.join(preset_names())}; all by default")
-    parser.add_argument("--staleness", type=float, default=1.6, help="most mean staleness by launch (default 1.6)")
-    parser.add_argument("--patterns", type=int, default=600, help="patterns to try per preset (default 600)")
+    presets = f"of {', '.join(preset_names())}; all by default"
+    parser.add_argument("presets", nargs="*", type=options.preset, metavar="PRESET", help=presets)
+    parser.add_argument(
+        "--staleness", type=options.positive, default=1.6, help="most mean staleness by launch (default 1.6)"
+    )
+    parser.add_argument("--patterns", type=options.count, default=400, help="to try per preset (default 400)")
     parser.add_argument("--seed", type=int, default=1, help="of the search and of the runs it makes (default 1)")
-    parser.add_argument("--check-seeds", type=int, default=4, help="further seeds for the best one (default 4)")
-    options = parser.parse_args(arguments)
-    for name in options.presets or preset_names():
-        scenario = load(name)
-        best = search(scenario, options.patterns, options.staleness, options.seed)
-        if sys.stderr.isatty():
-            print(file=sys.stderr)
-        seeds = range(options.seed + 1, options.seed + 1 + options.check_seeds)
-        print(report(name, scenario, best, seeds), flush=True)
+    parser.add_argument(
+        "--check-seeds", type=options.count, default=4, help="further seeds for the best one (default 4)"
+    )
+    given = parser.parse_args(arguments)
+    seeds = range(given.seed + 1, given.seed + 1 + given.check_seeds)
+    name, best = "", list[tuple[float, Pattern]]()
+    try:
+        for name, scenario in given.presets or [(name, load(name)) for name in preset_names()]:
+            best = []
+            search(scenario, given.patterns, given.staleness, given.seed, best)
+            if sys.stderr.isatty():
+                print(file=sys.stderr)
+            print(report(name, scenario, best, seeds), flush=True)
+    except KeyboardInterrupt:
+        if best:
+            hours, pattern = min(best, key=lambda found: found[0])
+            print(f"{name:20} so far {hours:.3f} h per step on seed {given.seed} alone; {pattern}", flush=True)
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ moving cells; what is left to win lies in other bursts (docs/elastic-plus.md).
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
@@ -20,7 +21,7 @@ from scheduler.core.decisions import Decision, Kind
 from scheduler.core.simulate import World
 from scheduler.core.simulate.parts import SimGroup
 from scheduler.core.simulate.pool import Execution
-from scheduler.scenarios import Scenario, load, preset_names
+from scheduler.scenarios import Scenario, load, options, preset_names
 
 
 @dataclass
@@ -93,14 +94,27 @@ def best_s(scenario: Scenario, burst: Seen) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("presets", nargs="*", metavar="PRESET", help=f"of {', '.join(preset_names())}; all by default")
-    parser.add_argument("--policy", default="elastic", help="policies that keep bursts apart, separated by commas")
+    presets = f"of {', '.join(preset_names())}; all by default"
+    parser.add_argument("presets", nargs="*", type=options.preset, metavar="PRESET", help=presets)
+    parser.add_argument(
+        "--policy",
+        type=options.policies,
+        default=["elastic"],
+        help="policies that keep bursts apart, separated by commas (default elastic)",
+    )
     parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args(arguments)
-    for name in options.presets or preset_names():
-        scenario = load(name)
-        for policy in options.policy.split(","):
-            world = Watched(scenario.settings, scenario.workload, policy, options.seed)
+    given = parser.parse_args(arguments)
+    try:
+        compare(given.presets or [(name, load(name)) for name in preset_names()], given.policy, given.seed)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def compare(presets: Sequence[tuple[str, Scenario]], policies: Sequence[str], seed: int) -> None:
+    """A line per preset and policy."""
+    for name, scenario in presets:
+        for policy in policies:
+            world = Watched(scenario.settings, scenario.workload, policy, seed)
             world.run()
             world.seen[-1].ended_s = world.now_s - world.seen[-1].started_s
             took, best = (

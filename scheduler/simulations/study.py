@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from scheduler.core.policies import REGISTRY
+from scheduler.core.policies.async_split import AsyncSplit
 from scheduler.scenarios import POLICIES, BadScenario, Scenario
 
 REFERENCE = "elastic"
@@ -67,7 +69,7 @@ class Study:
         axes = dict(sweep or {})
         combinations = itertools.product(*axes.values())
         changes = [dict(zip(axes, values, strict=True)) for values in combinations]
-        points = tuple(Point(number, _at(scenario, change), change) for number, change in enumerate(changes))
+        points = tuple(Point(number, _at(scenario, change, policies), change) for number, change in enumerate(changes))
         return cls(points, tuple(dict.fromkeys(policies)), _distinct(seeds), keep_decisions)
 
     @classmethod
@@ -83,7 +85,7 @@ class Study:
         left_out = []
         for name, value in ((name, value) for name, several in values.items() for value in several):
             try:
-                points.append(Point(len(points), _at(scenario, {name: value}), {name: value}))
+                points.append(Point(len(points), _at(scenario, {name: value}, policies), {name: value}))
             except BadScenario as error:
                 left_out.append(str(error))
         if not points:
@@ -122,9 +124,22 @@ def _distinct(seeds: Iterable[int]) -> tuple[int, ...]:
     return found
 
 
-def _at(scenario: Scenario, change: Mapping[str, Any]) -> Scenario:
+def _at(scenario: Scenario, change: Mapping[str, Any], policies: Sequence[str]) -> Scenario:
     try:
-        return scenario.changed(change)
+        changed = scenario.changed(change)
+        _check_splits(changed, policies)
+        return changed
     except BadScenario as error:
         where = ", ".join(f"{name}={value}" for name, value in change.items())
         raise BadScenario(f"at {where}: {error}" if where else str(error)) from error
+
+
+def _check_splits(scenario: Scenario, policies: Sequence[str]) -> None:
+    """Raises BadScenario where a policy that splits the cells has none to split."""
+    split = [policy for policy in policies if isinstance(REGISTRY[policy], AsyncSplit)]
+    if split and scenario.settings.cells < 2:
+        needs = "needs" if len(split) == 1 else "need"
+        raise BadScenario(
+            f"{', '.join(split)} {needs} at least two cells, one for rollout and one for training, and cells is "
+            f"{scenario.settings.cells}; name others with --policy"
+        )

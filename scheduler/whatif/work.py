@@ -1,7 +1,7 @@
 """A worker's part: take a what-if under a lease, have a process of its own simulate it, keep results as they come.
 
 A worker that dies lets the lease expire; the next one goes on with the same inputs where it stopped. After
-`MAX_WORKERS` deaths the what-if is interrupted, for a person to look at.
+`MAX_WORKERS` deaths the what-if is interrupted, for a person to look at; so it is when its process was killed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -36,6 +37,10 @@ MAX_WORKERS = 3
 State = WhatIf.State
 
 
+class Killed(Exception):
+    """A signal ended the simulating process: nothing is wrong with the question. The message says which."""
+
+
 def free() -> Q:
     """Nobody works on it: it waits, or its worker's lease is over."""
     return Q(state=State.QUEUED) | Q(state=State.RUNNING, lease_expires_at__lt=Now())
@@ -56,6 +61,8 @@ def work_on(what_if_id: int) -> bool:
     try:
         _read(row)
         _simulate(row)
+    except Killed as error:
+        _end(row, State.INTERRUPTED, str(error))
     except (BadScenario, Refused) as error:
         _end(row, State.FAILED, str(error))
     return True
@@ -148,7 +155,10 @@ def _end(row: WhatIf, state: str, error: str = "") -> None:
 
 
 def _child(row: WhatIf, asked: str) -> Iterator[dict[str, Any]]:
-    """What the simulating process says. It is ended when the what-if is no longer ours. Raises Refused if it fails."""
+    """What the simulating process says. It is ended when the what-if is no longer ours.
+
+    Raises Refused if it fails, Killed if a signal ended it.
+    """
     process = subprocess.Popen(
         [sys.executable, "-m", "scheduler.whatif.child"],
         stdin=subprocess.PIPE,
@@ -166,7 +176,9 @@ def _child(row: WhatIf, asked: str) -> Iterator[dict[str, Any]]:
             if line is None:
                 return
             yield json.loads(line)
-        if process.wait() != 0:
+        if process.wait() < 0:
+            raise Killed(_killed_by(-process.returncode))
+        if process.returncode != 0:
             why = process.stderr.read().decode(errors="replace").strip().splitlines()
             raise Refused(f"the simulation broke: {why[-1] if why else f'exit code {process.returncode}'}")
     finally:
@@ -175,6 +187,15 @@ def _child(row: WhatIf, asked: str) -> Iterator[dict[str, Any]]:
         process.wait()
         process.stdout.close()
         process.stderr.close()
+
+
+def _killed_by(number: int) -> str:
+    memory = "; the system does so when memory runs out, see its log" if number == signal.SIGKILL else ""
+    name = signal.Signals(number).name if number in set(signal.Signals) else "of no name"
+    return (
+        f"the simulating process was killed by signal {number} ({name}){memory}. What was simulated is kept, and "
+        "resuming goes on from there"
+    )
 
 
 def _lines(row: WhatIf, descriptor: int) -> Iterator[bytes | None]:

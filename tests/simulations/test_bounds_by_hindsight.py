@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from scheduler.core.simulate.durations import Durations
-from scheduler.scenarios import load
+from scheduler.scenarios import load, pattern_search, strict_bound
 from scheduler.scenarios.pattern_search import KNOWN, ORDERS, Foreseen, Pattern, main, run, search
 from scheduler.scenarios.strict_bound import Watched, best_s
 
@@ -60,3 +60,60 @@ def test_the_script_says_what_it_found(capsys: pytest.CaptureFixture[str]) -> No
     assert "of 72" in line
     main(["baseline-set", "--patterns", "1", "--staleness", "0.1"])
     assert "no pattern within the limits" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "why"),
+    [
+        (pattern_search, ["nope"], "preset 'nope' is unknown; known presets: "),
+        (
+            pattern_search,
+            ["baseline-set", "--check-seeds", "0"],
+            "--check-seeds: '0' is not allowed, a whole number of",
+        ),
+        (pattern_search, ["baseline-set", "--patterns", "0"], "--patterns: '0' is not allowed, a whole number of"),
+        (pattern_search, ["baseline-set", "--patterns", "-5"], "--patterns: '-5' is not allowed, a whole number of"),
+        (pattern_search, ["baseline-set", "--staleness", "nan"], "--staleness: 'nan' is not allowed, a finite number"),
+        (pattern_search, ["baseline-set", "--staleness", "0"], "--staleness: '0' is not allowed, a finite number"),
+        (pattern_search, ["baseline-set", "--staleness", "-1"], "--staleness: '-1' is not allowed, a finite number"),
+        (strict_bound, ["nope"], "preset 'nope' is unknown; known presets: "),
+        (strict_bound, ["baseline-set", "--policy", "greedy"], "policy 'greedy' is unknown; known: elastic"),
+    ],
+)
+def test_a_script_refuses_what_it_cannot_take(script, arguments, why, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        script.main(arguments)
+    assert ended.value.code == 2
+    assert why in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_an_interrupted_search_says_what_it_has(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = []
+
+    def interrupted(*args):
+        runs.append(args)
+        if len(runs) == 3:
+            raise KeyboardInterrupt
+        return run(*args)
+
+    monkeypatch.setattr(pattern_search, "run", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main(["baseline-set", "nl2repo-122b-8x4"])
+    assert ended.value.code == 130
+    told = capsys.readouterr()
+    assert "interrupted after 2 of 400 patterns" in told.err
+    assert "so far" in told.out
+    assert "on seed 1 alone; [4.00 as they come" in told.out
+    assert len(runs) == 3
+
+
+def test_an_interrupted_comparison_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: Watched) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Watched, "run", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        strict_bound.main(["baseline-set"])
+    assert ended.value.code == 130

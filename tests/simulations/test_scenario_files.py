@@ -73,6 +73,17 @@ def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
         scenarios.load("nowhere/mine.toml")
 
 
+def test_what_is_no_text_file_is_refused_with_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b'description = "\xfc"\n')
+    with pytest.raises(BadScenario, match=r"mine.toml is not UTF-8, as a .toml file must be: .* at byte 15"):
+        scenarios.load(str(path))
+    (tmp_path / "folder.toml").mkdir()
+    for folder in (tmp_path / "folder.toml", tmp_path):
+        with pytest.raises(BadScenario, match="is a directory; a"):
+            scenarios.load(str(folder))
+
+
 def test_recorded_durations_are_what_a_run_takes() -> None:
     from scheduler.core.simulate import simulate
 

@@ -45,11 +45,32 @@ def test_a_sweep_is_the_cross_product_of_its_values() -> None:
         (["elastic"], [], {}, "no seed"),
         (["elastic"], [1], {"rho": [1]}, "rho_min"),
         (["elastic"], [1], {"cells": [3, 2]}, "at cells=2: a burst is"),
+        (
+            ["async-best"],
+            [1],
+            {"concurrency_per_cell": [48], "cells": [1]},
+            "cells=1: async-best needs at least two cells",
+        ),
+        (
+            ["async-barrier", "async-streamed"],
+            [1],
+            {"concurrency_per_cell": [48], "cells": [2, 1]},
+            "cells=1: async-barrier, async-streamed need at least two cells",
+        ),
     ],
 )
 def test_a_study_that_cannot_be_is_refused_with_the_reason(policies, seeds, sweep, why) -> None:
     with pytest.raises(BadScenario, match=why):
         Study.of(small(), policies, seeds, sweep)
+
+
+def test_one_cell_is_left_out_for_a_policy_that_splits_cells_and_told() -> None:
+    roomy = small(concurrency_per_cell=48)
+    study, left_out = Study.one_at_a_time(roomy, ["elastic", "async-best"], [1], {"cells": [1, 2]})
+    assert [dict(point.changes) for point in study.points] == [{"cells": 2}]
+    assert [why.partition(" at least")[0] for why in left_out] == ["at cells=1: async-best needs"]
+    study, left_out = Study.one_at_a_time(roomy, ["elastic", "colocate"], [1], {"cells": [1, 2]})
+    assert (len(study.points), left_out) == (2, [])
 
 
 def test_other_processes_give_the_results_of_this_one() -> None:

@@ -126,6 +126,10 @@ def test_gpu_hours_are_told_when_a_cell_says_how_many_gpus_it_has(preset: Path) 
         (["--preset", "{preset}", "--sweep", "nope=4,x"], "'nope' is no setting of the simulator; known: "),
         (["--preset", "{preset}", "--set", "cells=1", "--sweep", "rho_min=0.5,1"], "a burst is"),
         (["--preset", "{preset}", "--set", "cells=6", "--sweep", "cells=3,1"], "at cells=1: a burst is"),
+        (
+            ["--preset", "{preset}", "--policy", "async-best", "--set", "cells=1", "--set", "concurrency_per_cell=48"],
+            "async-best needs at least two cells",
+        ),
         (["--preset", "{preset}", "--write", "mine.txt"], ".toml"),
         (["--seeds", "1"], "--preset --fit-from is required"),
     ],

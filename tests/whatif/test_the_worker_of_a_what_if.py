@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -125,7 +126,7 @@ def test_cancelling_ends_the_simulating_process_and_keeps_what_is_done(asked: As
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_simulating_process_that_is_killed_fails_the_what_if_with_its_reason(
+def test_a_what_if_whose_simulating_process_is_killed_is_interrupted_and_can_be_resumed(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = asked(rho_min="0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9", span="whole", seeds=20)
@@ -145,7 +146,30 @@ def test_a_simulating_process_that_is_killed_fails_the_what_if_with_its_reason(
     monkeypatch.setattr(work, "_keep", killing)
     work.work_on(row.pk)
     row.refresh_from_db()
-    assert (row.state, row.error) == ("failed", "the simulation broke: exit code -9")
+    assert row.state == "interrupted"
+    assert "the simulating process was killed by signal 9 (SIGKILL)" in row.error
+    assert "resuming goes on from there" in row.error
+    done = row.num_done
+    assert 0 < done < row.num_to_do
+    resume_what_if(row)
+
+    monkeypatch.setattr(work, "_keep", kept)
+    left = row.num_to_do - done
+    asked_for = []
+    monkeypatch.setattr(work, "_child", lambda _, asked: asked_for.append(json.loads(asked)) or iter(()))
+    assert work.work_on(row.pk)
+    row.refresh_from_db()
+    assert (row.state, row.num_done, len(asked_for[0]["jobs"])) == ("finished", done, left)
+
+
+def test_a_simulating_process_that_breaks_fails_the_what_if(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = asked(rho_min="0.4")
+    real = work.subprocess.Popen
+    broken = [work.sys.executable, "-c", "import sys; sys.stdin.read(); sys.exit(3)"]
+    monkeypatch.setattr(work.subprocess, "Popen", lambda _, **kwargs: real(broken, **kwargs))
+    work.work_on(row.pk)
+    row.refresh_from_db()
+    assert (row.state, row.error) == ("failed", "the simulation broke: exit code 3")
 
 
 def test_present_settings_that_get_stuck_fail_with_what_is_refused(asked: Asked) -> None:
