@@ -1,6 +1,6 @@
 """How fast could strict bursts be at best? Training by hindsight over the executions of a simulated run.
 
-    python -m scheduler.scenarios.strict_bound [PRESET …] [--policy elastic,elastic+] [--seed 1]
+    python -m scheduler.scenarios.strict_bound [PRESET …] [--policy elastic] [--seed 1]
 
 For each burst of a run: the groups become ready, and the waterlevel falls, exactly as they did; at each moment every
 cell that the waterlevel does not need trains whatever is there. Batches follow one another, each at the weights of the

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from scheduler.core.policies import REGISTRY
-from scheduler.core.policies.async_split import AsyncSplit
 from scheduler.scenarios import POLICIES, BadScenario, Scenario
 
 REFERENCE = "elastic"
@@ -136,7 +135,7 @@ def _at(scenario: Scenario, change: Mapping[str, Any], policies: Sequence[str]) 
 
 def _check_splits(scenario: Scenario, policies: Sequence[str]) -> None:
     """Raises BadScenario where a policy that splits the cells has none to split."""
-    split = [policy for policy in policies if isinstance(REGISTRY[policy], AsyncSplit)]
+    split = [policy for policy in policies if REGISTRY[policy].fixed_split]
     if split and scenario.settings.cells < 2:
         needs = "needs" if len(split) == 1 else "need"
         raise BadScenario(

@@ -14,6 +14,7 @@ from random import Random
 from statistics import median_high
 from typing import Any, TypeVar
 
+from scheduler.core import bursts
 from scheduler.core.simulate import Result, Stuck, World
 from scheduler.core.simulate.resume import EVALUATING, FINISHED, RUNNING, GroupThen, Moment, Resumed, Underway
 from scheduler.core.simulate.workload import HOUR_S, Draw
@@ -105,7 +106,7 @@ def _world(inputs: Inputs, question: Question, changes: Mapping[str, Any], seed:
     random = Random(f"what-if {seed}")
     lifetimes = lifetimes_of(inputs)
     pool = [*inputs.recorded, *_imputed(inputs, lifetimes, random)]
-    burst = inputs.settings.burst_batches * inputs.settings.groups_per_batch
+    burst = bursts.shape(inputs.settings).num_batches * inputs.settings.groups_per_batch
     seen = drawn_near(pool, len(pool), burst, random)
     num_groups = min(MAX_GROUPS, (settings.steps + 8) * settings.groups_per_batch)
     recorded = tuple(drawn_near(seen, num_groups, burst, random))
