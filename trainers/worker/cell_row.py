@@ -13,6 +13,8 @@ from trainers.ledger import CellEpoch
 
 Connection = psycopg.Connection[Any]
 CHANNEL = "gyre_cells"
+#: Phase of a cell in rollout whose engine is between two weight versions: the proxies route nothing to it.
+TAKES_WEIGHTS = "weights"
 
 
 @dataclass(frozen=True)
