@@ -16,8 +16,9 @@ from trainers.ledger import Claim, Connection, OpenBatch
 from trainers.publication import StepCommit
 from trainers.worker import cell_row, checkpoint
 from trainers.worker.settings import CellSettings
+from trainers.worker.slots import GradientSlots
 from trainers.worker.trainer import Trainer
-from trainers.worker.transfer import Endpoint, Landing, Publisher, TransferFailed, total_bytes, unflatten
+from trainers.worker.transfer import Endpoint, Publisher, TransferFailed, total_bytes, unflatten
 
 log = logging.getLogger("gyre.core")
 
@@ -42,8 +43,7 @@ class Core:
         self.version = -1
         self.sha256 = ""
         self.publisher = Publisher(endpoint, total_bytes(trainer.parameter_buffers()))
-        self._slots: dict[tuple[int, int], Landing] = {}
-        self._retired: set[tuple[int, int, int]] = set()
+        self._slots = GradientSlots(endpoint, total_bytes(trainer.gradient_buffers()))
 
     # start
 
@@ -101,10 +101,13 @@ class Core:
         batch = ledger.open_batch(self.connection, cell.run_id)
         if batch is None:
             return
-        self._keep_slots(batch)
+        live = cell_row.satellites(self.connection, cell.run_id)
+        if self._slots.provide(live, ledger.failed_slots(self.connection, batch.id)):
+            slots = self._slots.to_json()
+            cell_row.report(self.connection, cell, transfer_address=self.endpoint.peer, transfer_slots=slots)
         for offered in ledger.offers(self.connection, batch.id):
-            landing = self._slots.get((offered.cell_index, offered.epoch))
-            if landing is None or landing.use != offered.slot:
+            landing = self._slots.find((offered.cell_index, offered.epoch), offered.slot)
+            if landing is None:
                 ledger.refuse(self.connection, offered.id, "the slot is not in use")
                 continue
             try:
@@ -115,32 +118,7 @@ class Core:
                 ledger.refuse(self.connection, offered.id, str(error))
                 continue
             self.trainer.add_gradients(unflatten(flat, self.trainer.gradient_buffers()))
-
-    def _keep_slots(self, batch: OpenBatch) -> None:
-        """One slot per live epoch of a satellite; a new one after a failed write. Published in the core's row."""
-        live = cell_row.satellites(self.connection, self.settings.cell.run_id)
-        failed = ledger.failed_slots(self.connection, batch.id)
-        changed = False
-        for key in live:
-            if key not in self._slots:
-                self._slots[key] = Landing(self.endpoint, total_bytes(self.trainer.gradient_buffers()))
-                changed = True
-            elif (use := (*key, self._slots[key].use)) in failed and use not in self._retired:
-                self._retired.add(use)
-                self._slots[key].renew()
-                changed = True
-        if changed:
-            slots = {
-                f"{index}:{epoch}": {**landing.region.to_json(), "use": landing.use}
-                for (index, epoch), landing in self._slots.items()
-                if (index, epoch) in live
-            }
-            cell_row.report(
-                self.connection,
-                self.settings.cell,
-                transfer_address=self.endpoint.peer,
-                transfer_slots=slots,
-            )
+        self._slots.release(live)  # an epoch that was over before offers were read makes no more of them
 
     # the step
 
