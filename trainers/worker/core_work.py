@@ -3,7 +3,6 @@
 import logging
 import time
 from collections import Counter
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -15,6 +14,7 @@ from trainers.core.payload import Payload, decode_payload
 from trainers.ledger import Claim, Connection, OpenBatch
 from trainers.publication import StepCommit
 from trainers.worker import cell_row, checkpoint
+from trainers.worker.restore import restore
 from trainers.worker.settings import CellSettings
 from trainers.worker.slots import GradientSlots
 from trainers.worker.trainer import Trainer
@@ -48,22 +48,19 @@ class Core:
     # start
 
     def start(self) -> None:
-        """Load the run's version from its checkpoint (or the policy's folder for version 0) and publish it."""
+        """Bring the trainer to the run's version (0: the policy's folder) and publish it. Raises BadCheckpoint."""
         cell, version = self.settings.cell, self.settings.version
-        row = cell_row.checkpoint_of(self.connection, cell.run_id, version)
-        if row is not None:
-            restored = checkpoint.read(Path(row.path), row.sha256)
-            self.trainer.load_hf(restored.weights)
-            self.trainer.load_optimizer_state(restored.optimizer)
-        elif version > 0:
-            raise checkpoint.BadCheckpoint(f"run {cell.run_id} is at version {version}, which has no checkpoint")
+        restored = restore(self.connection, cell.run_id, self.trainer, version)
         self.version = version
         returned = ledger.reset_open_batch(self.connection, cell)
         if returned:
             log.info("%s micro-steps of the open batch returned to the ledger", returned)
         self.sha256, manifest = self.publisher.snapshot(self.trainer.parameter_buffers())
-        if row is None:
+        if restored is None:
             publication.publish_first(self.connection, cell, self._commit(0, self.sha256, manifest, {}))
+        elif restored.problems or restored.from_version < version:
+            commit = self._commit(version, self.sha256, manifest, {})
+            publication.publish_rebuilt(self.connection, cell, commit, restored.from_version, restored.problems)
         else:
             publication.republish(self.connection, cell, version, self.sha256, manifest)
 
