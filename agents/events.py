@@ -48,6 +48,7 @@ class EventKind(StrEnum):
     GRADIENT_HANDED_IN = "gradient_handed_in"
     BATCH_SEALED = "batch_sealed"
     STEP_COMMITTED = "step_committed"
+    CHECKPOINT_REBUILT = "checkpoint_rebuilt"
     WEIGHTS_PUBLISHED = "weights_published"
     EVALUATION_FINISHED = "evaluation_finished"
     OVERRIDE_SET = "override_set"

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 @shared_task
 def enforce_retention() -> None:
     """Run by the scheduler every few minutes and when a run ends. Safe to run twice at once."""
-    for run in Run.objects.only("id", "config").iterator():
+    for run in Run.objects.only("id", "config", "state").iterator():
         bodies, logs, workspaces = agents_retention.enforce_retention(run)
         checkpoints = trainers_retention.enforce_retention(run)
         if bodies or logs or workspaces or checkpoints:

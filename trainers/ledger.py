@@ -66,6 +66,14 @@ class Offer:
 
 
 @dataclass(frozen=True)
+class SteppedBatch:
+    """A batch whose step was committed; `micro_steps` are row ids, by number."""
+
+    num_votes: int
+    micro_steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Progress:
     num_micro_steps: int
     num_unclaimed: int
@@ -96,6 +104,21 @@ def open_batch(connection: Connection, run_id: int) -> OpenBatch | None:
         (run_id,),
     ).fetchone()
     return None if row is None else OpenBatch(row[0], row[1], row[2], row[3] == "sealed", row[4])
+
+
+def stepped_batch(connection: Connection, run_id: int, number: int) -> SteppedBatch | None:
+    rows = connection.execute(
+        "SELECT b.num_votes, m.id FROM trainers_batch b JOIN trainers_microstep m ON m.batch_id = b.id "
+        "WHERE b.run_id = %s AND b.number = %s AND b.state = 'stepped' ORDER BY m.number",
+        (run_id, number),
+    ).fetchall()
+    return SteppedBatch(rows[0][0], tuple(row[1] for row in rows)) if rows else None
+
+
+def payload(connection: Connection, micro_step_id: int) -> bytes:
+    """Empty once retention has deleted it."""
+    row = connection.execute("SELECT payload FROM trainers_microstep WHERE id = %s", (micro_step_id,)).fetchone()
+    return b"" if row is None else bytes(row[0])
 
 
 def progress(connection: Connection, run_id: int, batch_id: int) -> Progress:

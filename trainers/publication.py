@@ -1,6 +1,7 @@
 """What the core publishes: weight versions, checkpoints, the step (algorithms.md §11). Plain psycopg."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,18 @@ def republish(
     """A restarted core offers a version again: same weights, new address. Raises Fenced."""
     hold_epoch(connection, core)
     _upsert_weights_row(connection, core, version, weights_sha256, manifest)
+
+
+@in_one_transaction
+def publish_rebuilt(
+    connection: Connection, core: CellEpoch, commit: StepCommit, from_version: int, problems: Sequence[str]
+) -> None:
+    """The run's version was made again from an older checkpoint: checkpoint and weights anew. Raises Fenced."""
+    hold_epoch(connection, core)
+    _insert_checkpoint(connection, core.run_id, commit)
+    _upsert_weights(connection, core, commit)
+    payload = {"version": commit.version, "from_version": from_version, "problems": list(problems)}
+    eventlog.append(connection, core.run_id, "checkpoint_rebuilt", payload)
 
 
 @in_one_transaction

@@ -206,9 +206,12 @@ class LiveCall:
             log.warning("call %s of execution %s moves on: %s", self.number, session.execution.id, why)
             if sampled.ids or not self.moves:
                 self.moves.append([cell.index, len(sampled.ids), why[:200]])
-            router.avoid(cell.id, asyncio.get_running_loop().time())
             backoff_s = 0.05 if len(sampled.ids) > before else min(2 * backoff_s, 2.0)
+            if finish is None:
+                router.avoid(cell.id, asyncio.get_running_loop().time())
             await asyncio.sleep(backoff_s)
+            if finish is not None and router.is_unchanged(cell):  # else it aborted to take new weights, and is well
+                router.avoid(cell.id, asyncio.get_running_loop().time())
 
     async def _stream_from(self, cell: CellRow, reader: ChunkReader) -> None:
         """Raises EngineFailed when the engine is to be left."""
@@ -231,6 +234,7 @@ class LiveCall:
         try:
             async with patience:
                 async for chunk in services.engines.generate(cell.engine_url, cell.engine_key, body, stream):
+                    is_first = reader.version is None
                     added = reader.take(chunk)
                     if added:
                         now = loop.time()
@@ -241,6 +245,9 @@ class LiveCall:
                         if self.parser.stopped_by is not None and self.moves and reader.finish is None:
                             services.engines.abort(cell.engine_url, cell.engine_key, rid)
                             return
+                    if is_first and reader.finish is None and reader.version not in (None, cell.weight_version):
+                        services.engines.abort(cell.engine_url, cell.engine_key, rid)
+                        raise EngineFailed(f"serves version {reader.version} under the key of {cell.weight_version}")
         except TimeoutError as error:
             services.engines.abort(cell.engine_url, cell.engine_key, rid)
             known = services.router.cells.get(cell.id)

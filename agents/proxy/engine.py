@@ -62,6 +62,8 @@ class ChunkReader:
     sampled: Sampled
     base: int = field(init=False)
     finish: dict[str, Any] | None = None
+    #: Weight version of the engine as of the last chunk; None where it tells none.
+    version: int | None = None
 
     def __post_init__(self) -> None:
         self.base = len(self.sampled.ids)
@@ -78,6 +80,9 @@ class ChunkReader:
             raise EngineFailed(f"the engine sent a chunk that is not understood: {str(chunk)[:200]}")
         have, total = len(sampled.ids) - self.base, meta.get("completion_tokens", 0)
         logprobs: list[Any] = meta.get("output_token_logprobs") or []
+        self.version = _version(meta.get("weight_version"))
+        if have == total and (meta.get("finish_reason") or {}).get("type") == "abort":
+            ids, logprobs = [], []  # a request that was aborted while it waited repeats its last token
         if have and len(ids) == total:
             ids = ids[have:]
             logprobs = logprobs[have:] if len(logprobs) == total else logprobs
@@ -97,9 +102,10 @@ class ChunkReader:
         return ids
 
     def close(self, version_before: int, version_after: int | None) -> None:
-        """Mark tokens that the engine gave no span for: with the older of the versions that it can have had."""
+        """Mark tokens that the engine gave no span for: with the version it told, or the older that it can have had."""
         marked = self.sampled.versions[-1][2] if self.sampled.versions else 0
-        version = version_before if version_after is None else min(version_before, version_after)
+        if (version := self.version) is None:
+            version = version_before if version_after is None else min(version_before, version_after)
         self.sampled.mark(version, max(marked, self.base), len(self.sampled.ids))
 
     def _checked(self, ids: list[int], logprobs: list[Any]) -> list[float]:

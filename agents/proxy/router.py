@@ -119,6 +119,10 @@ class Router:
         self._avoided_until[cell_id] = now + AVOID_S
         asyncio.get_running_loop().call_later(AVOID_S + 0.01, self._serve_lines)
 
+    def is_unchanged(self, cell: CellRow) -> bool:
+        """Whether the cell still takes calls, with the weights that it had."""
+        return self.cells.get(cell.id) == cell and cell.routable
+
     def version_of(self, cell_id: int) -> int | None:
         """Weight version that the cell reports now."""
         cell = self.cells.get(cell_id)

@@ -118,7 +118,7 @@ WHERE c.execution_id = %(execution)s AND c.attempt = %(attempt)s AND c.number = 
 
 _CELLS = """
 SELECT c.id, c.run_id, c.index, c.epoch, c.engine_url, c.engine_key, c.weight_version, c.weight_hash, c.evaluation,
-    c.role = 'rollout' AND c.desired_role = 'rollout' AS routable
+    c.role = 'rollout' AND c.desired_role = 'rollout' AND c.phase <> 'weights' AS routable
 FROM scheduler_cell c JOIN agents_run r ON r.id = c.run_id
 WHERE c.engine_url <> '' AND c.role IN ('rollout', 'switching')
     AND r.state IN ('starting', 'running', 'paused', 'stopping')

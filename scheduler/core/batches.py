@@ -95,12 +95,12 @@ def _admissible(plan: Plan, burst: Burst | None, version: int, num_free: int) ->
 def _seal(plan: Plan, number: int, num_groups: int, size: int, burst: Burst | None) -> None:
     more = 0 if burst is None else burst.num_unfinished
     if plan.mixes_bursts:
-        more += plan.num_dispatched  # groups that this very evaluation has dispatched
+        more += plan.num_dispatched
     if num_groups < size and more:
         plan.refuse(
             Kind.SEAL_BATCH,
             "groups_to_come",
-            f"batch {number} stays open: {num_groups} of {size} groups, {more} of its burst unfinished",
+            f"batch {number} stays open: {num_groups} of {size} groups, {more} more unfinished",
         )
     elif evaluations.unconfirmed(plan):
         plan.refuse(

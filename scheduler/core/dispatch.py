@@ -52,7 +52,7 @@ def dispatch(plan: Plan, policy: Policy) -> None:
         return
     if _stopped(plan):
         return
-    plan.dispatch(proposal.num_groups * settings.executions_per_group)
+    plan.dispatch(proposal.num_groups)
     plan.accept(
         Kind.DISPATCH_BURST,
         proposal.code,

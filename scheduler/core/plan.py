@@ -26,7 +26,7 @@ class Plan:
     waterlevel: int  # W, with what this evaluation has dispatched
     tells_refusals: bool = True
     decisions: list[Decision] = field(default_factory=list)
-    num_dispatched: int = 0
+    num_dispatched: int = 0  # groups dispatched by this evaluation
     num_admitted: int = 0  # groups admitted to the batch in progress by this evaluation
     source: Burst | None = None  # where the next batch takes its groups: one burst, or all of them as if one
     mixes_bursts: bool = False
@@ -130,9 +130,9 @@ class Plan:
     def accept(self, kind: Kind, code: str, reason: str, cell: Cell | None = None, **params: Any) -> None:
         self.decisions.append(Decision(kind, True, code, reason, None if cell is None else cell.index, params))
 
-    def dispatch(self, num_executions: int) -> None:
-        self.num_dispatched += num_executions
-        self.waterlevel += num_executions
+    def dispatch(self, num_groups: int) -> None:
+        self.num_dispatched += num_groups
+        self.waterlevel += num_groups * self.settings.executions_per_group
 
     def refuse(self, kind: Kind, code: str, reason: str, cell: Cell | None = None, **params: Any) -> None:
         if self.tells_refusals or params:

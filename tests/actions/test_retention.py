@@ -72,12 +72,22 @@ def test_the_newest_checkpoints_stay_and_older_ones_leave_the_disk(run: Run, tmp
     assert trainers_retention.enforce_retention(run) == 0
 
 
-def test_payloads_of_a_stepped_batch_are_emptied_and_those_of_an_open_one_stay(run: Run) -> None:
-    for number, state in ((1, Batch.State.STEPPED), (2, Batch.State.OPEN)):
+def test_payloads_stay_while_a_checkpoint_before_their_step_does_and_go_with_the_run(run: Run, tmp_path: Path) -> None:
+    """The checkpoint of version 2 is kept beside that of 3: batch 3 can be done again, batches 1 and 2 need not."""
+    states = {1: Batch.State.STEPPED, 2: Batch.State.STEPPED, 3: Batch.State.STEPPED, 4: Batch.State.OPEN}
+    for number, state in states.items():
         batch = Batch.objects.create(run=run, number=number, burst=0, version=number - 1, state=state)
         MicroStep.objects.create(
             batch=batch, number=0, num_tokens=1, num_targets=1, num_trajectories=1, payload=b"tokens"
         )
+    for version in (1, 2, 3):
+        Checkpoint.objects.create(run=run, version=version, path=str(tmp_path / "none"), sha256="", num_bytes=1)
+
+    def payloads() -> list[bytes]:
+        return [bytes(p) for p in MicroStep.objects.order_by("batch__number").values_list("payload", flat=True)]
+
     trainers_retention.enforce_retention(run)
-    payloads = MicroStep.objects.order_by("batch__number").values_list("payload", flat=True)
-    assert [bytes(payload) for payload in payloads] == [b"", b"tokens"]
+    assert payloads() == [b"", b"", b"tokens", b"tokens"]
+    run.state = Run.State.FINISHED
+    trainers_retention.enforce_retention(run)
+    assert payloads() == [b"", b"", b"", b"tokens"]

@@ -1,7 +1,7 @@
 """A run with live cells, and the small part of the scheduler that these tests play: wishes and batches."""
 
-import time
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +14,12 @@ from agents.config import preset
 from agents.models import Project, Run, TaskSet
 from scheduler.actions.launch_cells import launch_cells, stop_cells
 from scheduler.models import Cell, RoleChange
+from tests.support import waiting
 from trainers.core.payload import Payload, encode_payload
 from trainers.models import Batch, HandIn, MicroStep
 
 PATIENCE_S = 180.0
-
-
-def wait_for(condition: Callable[[], Any], what: str | Callable[[], str]) -> Any:
-    """Poll until `condition` is true; its value. A test that waits in vain fails with `what`."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"in vain: {what() if callable(what) else what}")
+wait_for = functools.partial(waiting.wait_for, patience_s=PATIENCE_S)
 
 
 class LiveCells:

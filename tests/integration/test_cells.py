@@ -1,13 +1,8 @@
 """Whole cells: agent, engine, trainer, transfer and ledger together."""
 
-import threading
-
-from django.db import connection
-
 from agents.models import Run, RunEvent
 from scheduler.models import Cell, RoleChange
 from tests.integration.cells import LiveCells, sampled_payload, wait_for
-from tests.integration.payloads import random_payload
 from trainers.models import Batch, Checkpoint, HandIn, MicroStep, WeightVersion
 
 
@@ -38,35 +33,3 @@ def test_two_cells_train_one_batch_and_return_with_the_new_version(live_cells: L
     kinds = set(RunEvent.objects.filter(run=run).values_list("kind", flat=True))
     assert {"micro_step_claimed", "gradient_handed_in", "step_committed", "weights_published"} <= kinds
     assert Run.objects.get(pk=run.pk).version == 1
-
-
-def test_a_running_call_goes_on_over_new_weights_and_says_which_token_is_whose(live_cells: LiveCells) -> None:
-    run = live_cells.start(2)
-    satellite = live_cells.cell(run, 1)
-    replies: list[dict[str, object]] = []
-
-    def call_until_new_weights() -> None:
-        while live_cells.cell(run, 1).weight_version == 0:
-            replies.append(live_cells.generate(satellite, range(10, 60), 700))
-        connection.close()
-
-    # Several, so that at any moment one is in the middle of a call.
-    callers = [threading.Thread(target=call_until_new_weights) for _ in range(3)]
-    live_cells.switch(run, "training", [0])
-    batch = live_cells.open_batch(run, [random_payload(5)])
-    for caller in callers:
-        caller.start()
-    wait_for(lambda: live_cells.num_calls(satellite), "the call runs")
-    live_cells.seal(batch, num_votes=3)
-    live_cells.wait_version(run, 1)
-    wait_for(lambda: live_cells.cell(run, 1).weight_version == 1, "the satellite takes version 1")
-    for caller in callers:
-        caller.join()
-    assert all(reply["meta_info"]["finish_reason"]["type"] == "length" for reply in replies)
-    spans = [[(s["version"], s["start"], s["end"]) for s in r["meta_info"]["weight_versions"]] for r in replies]
-    assert all(span[0][1] == 0 and span[-1][2] == 700 for span in spans)
-    served_by = [[version for version, _, _ in span] for span in spans]
-    assert ["0", "1"] in served_by
-    assert all(versions in (["0"], ["0", "1"], ["1"]) for versions in served_by)
-    assert live_cells.cell(run, 1).role == "rollout"
-    assert live_cells.cell(run, 1).weight_hash == WeightVersion.objects.get(run=run, version=1).sha256

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from agents.models import Run
-from scheduler.actions.launch_cells import launch_cells
+from agents.models import Run, RunEvent
+from scheduler.actions.launch_cells import launch_cells, stop_cells
 from scheduler.models import Cell
 from tests.integration.cells import LiveCells, wait_for
 from tests.integration.payloads import random_payload
-from trainers.models import Batch, Checkpoint, HandIn, MicroStep
+from trainers.actions.enforce_retention import enforce_retention
+from trainers.models import Batch, Checkpoint, HandIn, MicroStep, WeightVersion
 from trainers.worker import checkpoint
 
 PAYLOADS = [random_payload(seed) for seed in range(6)]
@@ -122,23 +123,58 @@ def test_a_core_that_dies_resets_the_batch_and_gives_the_same_gradient(
 
 
 def test_a_run_that_stops_and_starts_again_trains_bit_for_bit_as_one_that_does_not(live_cells: LiveCells) -> None:
-    def two_steps(stops: bool) -> checkpoint.Restored:
-        run = live_cells.start(1)
-        for version in (1, 2):
-            live_cells.switch(run, "training", [0])
-            batch = live_cells.open_batch(run, [random_payload(70 + version, version=version - 1)], number=version)
-            live_cells.seal(batch, NUM_VOTES)
-            live_cells.wait_version(run, version)
-            live_cells.switch(run, "rollout", [0])
-            if stops and version == 1:
-                live_cells.restart(run)
-        row = Checkpoint.objects.get(run=run, version=2)
-        return checkpoint.read(Path(row.path), row.sha256)
+    through, resumed = _newest(_two_steps(live_cells, stops=False)), _newest(_two_steps(live_cells, stops=True))
+    _assert_same(through, resumed)
 
-    through, resumed = two_steps(stops=False), two_steps(stops=True)
-    assert through.weights.keys() == resumed.weights.keys()
-    assert all(torch.equal(through.weights[name], resumed.weights[name]) for name in through.weights)
-    [one], [other] = through.optimizer, resumed.optimizer
-    for key, state in one["torch"]["state"].items():
+
+def test_a_step_whose_checkpoint_was_damaged_is_done_again_from_the_older_one(live_cells: LiveCells) -> None:
+    run = _two_steps(live_cells, stops=False)
+    before = _newest(run)
+    row = Checkpoint.objects.get(run=run, version=2)
+    optimizer = Path(row.path) / checkpoint.OPTIMIZER
+    optimizer.write_bytes(optimizer.read_bytes()[:-1])
+    enforce_retention(run)
+    live_cells.restart(run)
+    _assert_same(before, _newest(run))
+    rebuilt = RunEvent.objects.get(run=run, kind="checkpoint_rebuilt").payload
+    assert (rebuilt["version"], rebuilt["from_version"]) == (2, 1)
+    [problem] = rebuilt["problems"]
+    assert problem == f"{optimizer} was changed or damaged"
+    cell = live_cells.cell(run, 0)
+    assert (cell.weight_version, cell.weight_hash) == (2, WeightVersion.objects.get(run=run, version=2).sha256)
+
+    MicroStep.objects.filter(batch__run=run).update(payload=b"")
+    optimizer.unlink()
+    stop_cells(run.pk)
+    launch_cells(run.pk)
+    error = wait_for(lambda: Cell.objects.get(run=run, index=0).error, "the core says why it cannot start")
+    assert str(optimizer) in error
+    assert f"`manage.py export_policy {run.pk} --version" in error
+
+
+def _two_steps(live_cells: LiveCells, stops: bool) -> Run:
+    run = live_cells.start(1)
+    for version in (1, 2):
+        live_cells.switch(run, "training", [0])
+        batch = live_cells.open_batch(run, [random_payload(70 + version, version=version - 1)], number=version)
+        live_cells.seal(batch, NUM_VOTES)
+        live_cells.wait_version(run, version)
+        live_cells.switch(run, "rollout", [0])
+        if stops and version == 1:
+            live_cells.restart(run)
+    return run
+
+
+def _newest(run: Run) -> checkpoint.Restored:
+    row = Checkpoint.objects.get(run=run, version=2)
+    return checkpoint.read(Path(row.path), row.sha256)
+
+
+def _assert_same(one: checkpoint.Restored, other: checkpoint.Restored) -> None:
+    """Weights and optimizer, bit for bit."""
+    assert one.weights.keys() == other.weights.keys()
+    assert all(torch.equal(one.weights[name], other.weights[name]) for name in one.weights)
+    [mine], [theirs] = one.optimizer, other.optimizer
+    for key, state in mine["torch"]["state"].items():
         for name, value in state.items():
-            assert torch.equal(value, other["torch"]["state"][key][name]), name
+            assert torch.equal(value, theirs["torch"]["state"][key][name]), name

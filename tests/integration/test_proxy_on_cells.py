@@ -1,6 +1,7 @@
 """The proxy before real SGLang engines: recorded ids and log-probabilities are the policy's own, also after a move."""
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +15,10 @@ import torch
 from agents.models import Call, Execution, Run
 from scheduler.models import Cell
 from tests.integration import talkative_policy
-from tests.integration.cells import LiveCells
+from tests.integration.cells import LiveCells, wait_for
+from tests.integration.payloads import random_payload
 from tests.proxy.backstage import Backstage, backstage, delta, full_input
+from trainers.models import Checkpoint, WeightVersion
 
 EVALUATION = 1
 MESSAGES = [{"role": "system", "content": "You are an agent."}, {"role": "user", "content": "write the file"}]
@@ -110,3 +113,45 @@ def test_what_real_engines_sample_is_recorded_exactly_and_survives_a_move(
 
     execution, base = _greedy(stage, run)
     assert _say(base, stream=True) == undisturbed
+
+
+def test_running_calls_go_on_over_new_weights_and_every_log_probability_is_that_of_its_version(
+    live_cells: LiveCells, stage: Backstage, talkative: Path
+) -> None:
+    """The core trains a step while the satellite serves; its engine takes version 1 in the middle of four replies."""
+    live_cells.policy_folder = talkative
+    run = live_cells.start(2, max_new_tokens=700)
+    Run.objects.filter(pk=run.pk).update(state=Run.State.RUNNING)
+    live_cells.switch(run, "training", [0])
+    batch = live_cells.open_batch(run, [random_payload(5)])
+    told = [stage.execution(run) for _ in range(4)]
+    body = {"model": "m", "messages": MESSAGES, "stream": True}
+    asking = [
+        threading.Thread(
+            target=httpx.post, args=(f"{base}/v1/chat/completions",), kwargs={"json": body, "timeout": 120}
+        )
+        for _, base in told
+    ]
+    for caller in asking:
+        caller.start()
+    satellite = live_cells.cell(run, 1)
+    wait_for(lambda: live_cells.num_calls(satellite) == len(told), "all calls run")
+    live_cells.seal(batch, num_votes=3)
+    live_cells.wait_version(run, 1)
+    for caller in asking:
+        caller.join()
+
+    folders = {0: talkative, 1: Path(Checkpoint.objects.get(run=run, version=1).path) / "hf"}
+    num_spanning = 0
+    for execution, _ in told:
+        call = _one(stage, execution)
+        assert (call.state, call.false_fork) == ("complete", False)
+        ids = full_input(call) + delta(call).output_ids.tolist()
+        own = {version: _logprobs(folders[version], ids, call.input_tokens) for version, _, _ in call.versions}
+        wanted = [own[version][n] for version, start, end in call.versions for n in range(start, end)]
+        np.testing.assert_allclose(delta(call).output_logprobs, wanted, atol=1e-4)
+        num_spanning += [version for version, _, _ in call.versions] == [0, 1]
+    assert num_spanning > 0
+    satellite.refresh_from_db()
+    assert (satellite.role, satellite.phase, satellite.weight_version) == ("rollout", "", 1)
+    assert satellite.weight_hash == WeightVersion.objects.get(run=run, version=1).sha256

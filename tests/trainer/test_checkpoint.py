@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.integration import tiny_policy
+from trainers.checkpoint_files import BadCheckpoint
 from trainers.worker import checkpoint
 
 OPTIMIZER = [{"torch": {"state": {0: {"exp_avg": torch.ones(3)}}, "param_groups": [{"lr": 0.1}]}, "main": []}]
@@ -35,18 +36,18 @@ def test_what_is_written_comes_back_and_transformers_loads_it(tmp_path: Path, po
 
 def test_a_damaged_or_foreign_file_is_refused_by_name(tmp_path: Path, policy: Path) -> None:
     written = write(tmp_path, policy, 1)
-    with pytest.raises(checkpoint.BadCheckpoint, match="not the file that was committed"):
+    with pytest.raises(BadCheckpoint, match="not the file that was committed"):
         checkpoint.read(written.path, "0" * 64)
     weights = written.path / checkpoint.WEIGHTS
     raw = bytearray(weights.read_bytes())
     raw[-1] ^= 1
     weights.write_bytes(raw)
-    with pytest.raises(checkpoint.BadCheckpoint, match=r"model\.safetensors was changed"):
+    with pytest.raises(BadCheckpoint, match=r"model\.safetensors was changed"):
         checkpoint.read(written.path, written.sha256)
     (written.path / checkpoint.OPTIMIZER).unlink()
-    with pytest.raises(checkpoint.BadCheckpoint):
+    with pytest.raises(BadCheckpoint):
         checkpoint.read(written.path)
-    with pytest.raises(checkpoint.BadCheckpoint):
+    with pytest.raises(BadCheckpoint):
         checkpoint.read(tmp_path / "nowhere")
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from trainers.worker import transfer
+from trainers.worker.slots import GradientSlots
 from trainers.worker.transfer import Endpoint, Landing, Publisher, Region, TransferFailed
 
 
@@ -54,6 +55,34 @@ def test_a_buffer_is_never_used_again_after_a_failed_transfer(two: tuple[Endpoin
     assert landing.use == 2
     with pytest.raises(TransferFailed, match="has 8 bytes"):
         landing.pull("127.0.0.1:1", Region(4096, 8), "0" * 64)
+
+
+def test_the_buffers_of_dead_epochs_serve_later_ones_and_their_uses_are_never_repeated(
+    two: tuple[Endpoint, Endpoint],
+) -> None:
+    core, _ = two
+    slots = GradientSlots(core, 400)
+    uses: list[tuple[int, int]] = []
+    for epoch in range(1, 51):
+        live = [(1, epoch), (2, 7)]
+        assert slots.provide(live, failed=[])
+        uses += [(slot["address"], slot["use"]) for name, slot in slots.to_json().items() if name == f"1:{epoch}"]
+        slots.release(live)
+    assert len(set(uses)) == 50
+    assert len({address for address, _ in uses}) == 2  # one in use, one of the epoch before it
+    assert slots.find((1, 49), uses[-2][1]) is None
+    assert slots.find((1, 50), uses[-1][1]) is not None
+
+
+def test_a_slot_whose_write_failed_gets_another_buffer_once(two: tuple[Endpoint, Endpoint]) -> None:
+    slots = GradientSlots(two[0], 400)
+    slots.provide([(1, 1)], failed=[])
+    before = slots.to_json()["1:1"]
+    failed = [(1, 1, before["use"]), (1, 0, 1)]
+    assert slots.provide([(1, 1)], failed)
+    after = slots.to_json()["1:1"]
+    assert (after["address"] != before["address"], after["use"]) == (True, before["use"] + 1)
+    assert not slots.provide([(1, 1)], failed)
 
 
 def test_open_listeners_and_a_silent_fallback_are_said_aloud(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from agents.models import Run
+from trainers.checkpoint_files import BadCheckpoint, verified_state
 from trainers.core.checkpoint_layout import WEIGHTS
 from trainers.models import Checkpoint
 from trainers.policy.folder import BUNDLED
@@ -20,14 +22,19 @@ class NothingToExport(Exception):
 def export_policy(run: Run, out: Path, version: int | None = None) -> int:
     """Write version `version` (None: the newest) of a run's policy to the folder `out`; returns the version.
 
-    Version 0 is the policy that the run started from. Raises NothingToExport.
+    Version 0 is the policy that the run started from. Raises NothingToExport,
+    also when its files are not those that were written.
     """
     start = Path(run.config["policy_path"] or BUNDLED)
-    kept = {c.version: Path(c.path) for c in Checkpoint.objects.filter(run=run, deleted_at__isnull=True)}
+    kept = {c.version: c for c in Checkpoint.objects.filter(run=run, deleted_at__isnull=True)}
     chosen = max(kept, default=0) if version is None else version
     if chosen and chosen not in kept:
-        names = ", ".join(map(str, sorted({0, *kept})))
-        raise NothingToExport(f"{run} keeps no checkpoint of version {chosen}; kept: {names} (0: its first weights)")
+        raise NothingToExport(f"{run} keeps no checkpoint of version {chosen}; kept: {_names(kept)}")
+    if chosen:
+        try:
+            verified_state(Path(kept[chosen].path), kept[chosen].sha256)
+        except BadCheckpoint as problem:
+            raise NothingToExport(f"{problem}; take another --version; kept: {_names(kept)}") from problem
     out.mkdir(parents=True, exist_ok=True)
     for file in start.iterdir():
         if (
@@ -37,8 +44,12 @@ def export_policy(run: Run, out: Path, version: int | None = None) -> int:
         ):
             shutil.copyfile(file, out / file.name)
     if chosen:
-        shutil.copyfile(kept[chosen] / WEIGHTS, out / WEIGHTS.name)
+        shutil.copyfile(Path(kept[chosen].path) / WEIGHTS, out / WEIGHTS.name)
     return chosen
+
+
+def _names(kept: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted({0, *kept}))) + " (0: its first weights)"
 
 
 def _holds_weights(file: Path) -> bool:

@@ -189,7 +189,7 @@ class CellAgent:
     # weights
 
     def _refresh(self) -> bool:
-        """In rollout: take newly published weights, one cell of the run at a time. Calls are re-prefilled, not lost."""
+        """In rollout: take newly published weights, one cell of the run at a time. Calls go on under the new key."""
         run_id = self.cell.run_id
         if not cell_row.try_lock_update(self.connection, run_id):
             return False
@@ -197,6 +197,7 @@ class CellAgent:
             if isinstance(self.work, Satellite) and not self.work.pull():
                 return False
             started = time.monotonic()
+            cell_row.report(self.connection, self.cell, notify=True, phase=cell_row.TAKES_WEIGHTS)
             self._load_engine()
             log.info("version %s in %.3f s", self.engine_version, time.monotonic() - started)
         finally:
@@ -204,20 +205,21 @@ class CellAgent:
         return True
 
     def _load_engine(self) -> None:
-        """The trainer's weights into the engine, verified; the row says so before any call goes on."""
+        """The trainer's weights into the empty engine, verified; calls are routed to it again when its row says so."""
         version, sha256 = self.work.version, self.work.sha256
         weights = self.work.trainer.export_hf()
-        with self.engine.client.paused():
+        with self.engine.client.emptied():
             self.engine.client.flush()
             self.engine.client.load_weights(weights, version)
-            self.engine_version, self.engine_hash = version, sha256
-            cell_row.report(
-                self.connection,
-                self.cell,
-                notify=True,
-                weight_version=self.engine_version,
-                weight_hash=self.engine_hash,
-            )
+        self.engine_version, self.engine_hash = version, sha256
+        cell_row.report(
+            self.connection,
+            self.cell,
+            notify=True,
+            phase="",
+            weight_version=self.engine_version,
+            weight_hash=self.engine_hash,
+        )
 
 
 def _leave(*_: object) -> None:

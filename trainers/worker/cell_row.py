@@ -13,6 +13,8 @@ from trainers.ledger import CellEpoch
 
 Connection = psycopg.Connection[Any]
 CHANNEL = "gyre_cells"
+#: Phase of a cell in rollout whose engine is between two weight versions: the proxies route nothing to it.
+TAKES_WEIGHTS = "weights"
 
 
 @dataclass(frozen=True)
@@ -176,13 +178,14 @@ def satellites(connection: Connection, run_id: int) -> list[tuple[int, int]]:
     return [(row[0], row[1]) for row in rows]
 
 
-def checkpoint_of(connection: Connection, run_id: int, version: int) -> CheckpointRow | None:
-    row = connection.execute(
+def checkpoints(connection: Connection, run_id: int, version: int) -> list[CheckpointRow]:
+    """Those that are kept, up to `version`, newest first."""
+    rows = connection.execute(
         "SELECT version, path, sha256 FROM trainers_checkpoint "
-        "WHERE run_id = %s AND version = %s AND deleted_at IS NULL",
+        "WHERE run_id = %s AND version <= %s AND deleted_at IS NULL ORDER BY version DESC",
         (run_id, version),
-    ).fetchone()
-    return None if row is None else CheckpointRow(*row)
+    ).fetchall()
+    return [CheckpointRow(*row) for row in rows]
 
 
 def mark_checkpoints_deleted(connection: Connection, run_id: int, versions: list[int]) -> None:

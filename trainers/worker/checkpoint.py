@@ -20,15 +20,11 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from trainers.checkpoint_files import STATE, BadCheckpoint, sha256_of_file, verified_state
 from trainers.core.checkpoint_layout import WEIGHTS
 
-STATE = "state.json"
 OPTIMIZER = "optimizer.pt"
 _NAME = re.compile(r"^v(\d+)$")
-
-
-class BadCheckpoint(RuntimeError):
-    """The checkpoint is missing or is not what was written; the message names the file."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +67,7 @@ def write(
     save_file(contiguous, scratch / WEIGHTS, metadata={"format": "pt"})
     torch.save(optimizer, scratch / OPTIMIZER)
     files = sorted(path for path in scratch.rglob("*") if path.is_file())
-    hashes = {str(path.relative_to(scratch)): _sha256(path) for path in files}
+    hashes = {str(path.relative_to(scratch)): sha256_of_file(path) for path in files}
     state = json.dumps({"version": version, "cursor": cursor, "files": hashes}, indent=1, sort_keys=True).encode()
     (scratch / STATE).write_bytes(state)
     for path in [*files, scratch / STATE, scratch / "hf", scratch]:
@@ -85,14 +81,8 @@ def write(
 
 def read(path: Path, sha256: str = "") -> Restored:
     """Load and verify. Raises BadCheckpoint."""
+    state = verified_state(path, sha256)
     try:
-        raw = (path / STATE).read_bytes()
-        if sha256 and hashlib.sha256(raw).hexdigest() != sha256:
-            raise BadCheckpoint(f"{path / STATE} is not the file that was committed")
-        state = json.loads(raw)
-        for name, wanted in state["files"].items():
-            if _sha256(path / name) != wanted:
-                raise BadCheckpoint(f"{path / name} was changed or damaged")
         optimizer = torch.load(path / OPTIMIZER, weights_only=True)
         return Restored(state["version"], state["cursor"], load_file(path / WEIGHTS), optimizer)
     except (OSError, ValueError, KeyError) as error:
@@ -107,11 +97,6 @@ def prune(run_folder: Path, keep: int, protected: Iterable[int] = ()) -> list[in
     for version in doomed:
         shutil.rmtree(folder / f"v{version}")
     return doomed
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sync(path: Path) -> None:

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections import Counter
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -15,9 +14,11 @@ from trainers.core.payload import Payload, decode_payload
 from trainers.ledger import Claim, Connection, OpenBatch
 from trainers.publication import StepCommit
 from trainers.worker import cell_row, checkpoint
+from trainers.worker.restore import restore
 from trainers.worker.settings import CellSettings
+from trainers.worker.slots import GradientSlots
 from trainers.worker.trainer import Trainer
-from trainers.worker.transfer import Endpoint, Landing, Publisher, TransferFailed, total_bytes, unflatten
+from trainers.worker.transfer import Endpoint, Publisher, TransferFailed, total_bytes, unflatten
 
 log = logging.getLogger("gyre.core")
 
@@ -42,28 +43,24 @@ class Core:
         self.version = -1
         self.sha256 = ""
         self.publisher = Publisher(endpoint, total_bytes(trainer.parameter_buffers()))
-        self._slots: dict[tuple[int, int], Landing] = {}
-        self._retired: set[tuple[int, int, int]] = set()
+        self._slots = GradientSlots(endpoint, total_bytes(trainer.gradient_buffers()))
 
     # start
 
     def start(self) -> None:
-        """Load the run's version from its checkpoint (or the policy's folder for version 0) and publish it."""
+        """Bring the trainer to the run's version (0: the policy's folder) and publish it. Raises BadCheckpoint."""
         cell, version = self.settings.cell, self.settings.version
-        row = cell_row.checkpoint_of(self.connection, cell.run_id, version)
-        if row is not None:
-            restored = checkpoint.read(Path(row.path), row.sha256)
-            self.trainer.load_hf(restored.weights)
-            self.trainer.load_optimizer_state(restored.optimizer)
-        elif version > 0:
-            raise checkpoint.BadCheckpoint(f"run {cell.run_id} is at version {version}, which has no checkpoint")
+        restored = restore(self.connection, cell.run_id, self.trainer, version)
         self.version = version
         returned = ledger.reset_open_batch(self.connection, cell)
         if returned:
             log.info("%s micro-steps of the open batch returned to the ledger", returned)
         self.sha256, manifest = self.publisher.snapshot(self.trainer.parameter_buffers())
-        if row is None:
+        if restored is None:
             publication.publish_first(self.connection, cell, self._commit(0, self.sha256, manifest, {}))
+        elif restored.problems or restored.from_version < version:
+            commit = self._commit(version, self.sha256, manifest, {})
+            publication.publish_rebuilt(self.connection, cell, commit, restored.from_version, restored.problems)
         else:
             publication.republish(self.connection, cell, version, self.sha256, manifest)
 
@@ -101,10 +98,13 @@ class Core:
         batch = ledger.open_batch(self.connection, cell.run_id)
         if batch is None:
             return
-        self._keep_slots(batch)
+        live = cell_row.satellites(self.connection, cell.run_id)
+        if self._slots.provide(live, ledger.failed_slots(self.connection, batch.id)):
+            slots = self._slots.to_json()
+            cell_row.report(self.connection, cell, transfer_address=self.endpoint.peer, transfer_slots=slots)
         for offered in ledger.offers(self.connection, batch.id):
-            landing = self._slots.get((offered.cell_index, offered.epoch))
-            if landing is None or landing.use != offered.slot:
+            landing = self._slots.find((offered.cell_index, offered.epoch), offered.slot)
+            if landing is None:
                 ledger.refuse(self.connection, offered.id, "the slot is not in use")
                 continue
             try:
@@ -115,32 +115,7 @@ class Core:
                 ledger.refuse(self.connection, offered.id, str(error))
                 continue
             self.trainer.add_gradients(unflatten(flat, self.trainer.gradient_buffers()))
-
-    def _keep_slots(self, batch: OpenBatch) -> None:
-        """One slot per live epoch of a satellite; a new one after a failed write. Published in the core's row."""
-        live = cell_row.satellites(self.connection, self.settings.cell.run_id)
-        failed = ledger.failed_slots(self.connection, batch.id)
-        changed = False
-        for key in live:
-            if key not in self._slots:
-                self._slots[key] = Landing(self.endpoint, total_bytes(self.trainer.gradient_buffers()))
-                changed = True
-            elif (use := (*key, self._slots[key].use)) in failed and use not in self._retired:
-                self._retired.add(use)
-                self._slots[key].renew()
-                changed = True
-        if changed:
-            slots = {
-                f"{index}:{epoch}": {**landing.region.to_json(), "use": landing.use}
-                for (index, epoch), landing in self._slots.items()
-                if (index, epoch) in live
-            }
-            cell_row.report(
-                self.connection,
-                self.settings.cell,
-                transfer_address=self.endpoint.peer,
-                transfer_slots=slots,
-            )
+        self._slots.release(live)  # an epoch that was over before offers were read makes no more of them
 
     # the step
 

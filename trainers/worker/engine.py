@@ -1,7 +1,8 @@
 """Client of one SGLang server: readiness, load, and weight updates that are verified (sglang-wire.md).
 
-A weight update never aborts a call: running requests go back to the waiting queue (`retract`), the cache is flushed,
-the weights change between begin and end, the checksums are compared, and the requests go on with a fresh prefill.
+A weight update empties the engine: every request was sent under the key of the old weights, so it is aborted, and the
+proxy sends it again, with what it has sampled, under the key of the new ones (engines.md "Stale KV"). Then the cache is
+flushed, the weights change between begin and end, and version and checksums are compared.
 """
 
 import hashlib
@@ -17,6 +18,8 @@ NamedTensors = Mapping[str, torch.Tensor]
 
 READY_POLL_S = 0.25
 FLUSH_POLL_S = 0.02
+#: How long aborted requests may take to end: one forward pass, a long prefill at worst.
+EMPTY_WITHIN_S = 60.0
 
 
 class EngineError(RuntimeError):
@@ -79,13 +82,27 @@ class EngineClient:
         self._post("/resume_memory_occupation", {"tags": ["kv_cache", "weights"]})
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
-        """No call makes progress inside; all go on afterwards, whatever happens."""
+    def emptied(self) -> Iterator[None]:
+        """No request inside: running ones are aborted, and so are those that arrived while the engine was paused.
+
+        It serves again afterwards, whatever happens.
+        """
+        self.abort_all()
         self._post("/pause_generation", {"mode": "retract"})
         try:
             yield
+            self.abort_all()
         finally:
             self._post("/continue_generation", {})
+
+    def abort_all(self) -> None:
+        """End every request, running or waiting; each client gets what was sampled. Raises EngineError."""
+        deadline = time.monotonic() + EMPTY_WITHIN_S
+        while self.loads()["num_calls"]:
+            if time.monotonic() >= deadline:
+                raise EngineError(f"aborted requests had not ended after {EMPTY_WITHIN_S:g} s")
+            self._post("/abort_request", {"abort_all": True})
+            time.sleep(FLUSH_POLL_S)
 
     def flush(self, timeout_s: float = 30.0) -> None:
         """Drop all KV. Store traffic still in flight counts as busy, hence the retries."""
