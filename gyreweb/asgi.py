@@ -15,8 +15,8 @@ pages = get_asgi_application()
 
 from channels.auth import AuthMiddlewareStack  # noqa: E402  (needs the app registry)
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
-from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 
+from gyreweb.live.origin import SameOrigin  # noqa: E402
 from gyreweb.live.routing import websocket_urlpatterns  # noqa: E402
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -35,7 +35,7 @@ async def lifespan(scope: dict[str, Any], receive: Receive, send: Send) -> None:
 application = ProtocolTypeRouter(
     {
         "http": pages,
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
         "lifespan": lifespan,
     }
 )

@@ -1,6 +1,7 @@
 """Django settings. Every deployment difference is an environment variable; `docs/configuration.md` lists them."""
 
 import secrets
+from datetime import timedelta
 from urllib.parse import unquote, urlsplit
 
 from gyreweb import env
@@ -46,6 +47,7 @@ INSTALLED_APPS = [
     "django_htmx",
     "template_partials",
     "csp",
+    "axes",
     "agents",
     "trainers",
     "scheduler",
@@ -64,7 +66,9 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "axes.middleware.AxesMiddleware",
 ]
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
 
 ROOT_URLCONF = "gyreweb.urls"
 ASGI_APPLICATION = "gyreweb.asgi.application"
@@ -131,7 +135,8 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
 SECURE_HSTS_PRELOAD = HTTPS
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
-if env.flag("GYRE_BEHIND_PROXY"):
+BEHIND_PROXY = env.flag("GYRE_BEHIND_PROXY")
+if BEHIND_PROXY:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
@@ -146,6 +151,16 @@ CONTENT_SECURITY_POLICY = {
         "frame-ancestors": ["'none'"],
     }
 }
+
+# Guessing passwords: a user name is closed for a while to the address that failed so often, also in the admin.
+AXES_FAILURE_LIMIT = 10
+AXES_COOLOFF_TIME = timedelta(minutes=5)
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_ON_SUCCESS = True
+AXES_DISABLE_ACCESS_LOG = True
+AXES_VERBOSE = False
+AXES_CLIENT_IP_CALLABLE = "gyreweb.pages.views.sign_in.client_address"
+AXES_LOCKOUT_CALLABLE = "gyreweb.pages.views.sign_in.locked_out"
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
@@ -197,5 +212,5 @@ LOGGING = {
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": env.text("GYRE_LOG_LEVEL", "INFO")},
     # A request that is refused (401, 404, 422 …) has told its client why: only server errors are logged.
-    "loggers": {"django.request": {"level": "ERROR"}},
+    "loggers": {"django.request": {"level": "ERROR"}, "axes": {"level": "WARNING"}},
 }

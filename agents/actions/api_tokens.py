@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from django.contrib.auth.models import AbstractBaseUser
 from django.utils import timezone
 
+from agents.core import plain_text
 from agents.models import ApiToken, Project
 
 #: `last_used_at` is only as fine as this, so that reading does not write each time.
@@ -24,7 +25,9 @@ def create_token(
     prefix: str,
     expires_at: datetime | None,
 ) -> ApiToken:
-    """Raises ValueError when a scope is unknown or none is given."""
+    """Raises ValueError when a scope is unknown or none is given, or the name holds control characters."""
+    if why := plain_text.problem(name):
+        raise ValueError(f"the token's name {why}")
     wanted = sorted(set(scopes))
     unknown = sorted(set(wanted) - set(ApiToken.Scope.values))
     if unknown or not wanted:

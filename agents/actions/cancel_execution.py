@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from agents import events
 from agents.actions.close_group import close_group_if_complete
-from agents.actions.errors import NotFound, Refused
+from agents.actions.errors import NotFound, Refused, check_reason
 from agents.models import Execution, Group, Run
 
 State = Execution.State
@@ -18,6 +18,7 @@ def cancel_execution(execution: Execution, *, user: AbstractBaseUser | None, rea
 
     A running one counts as finished, since it was launched; one that never launched lowers `dispatched`.
     """
+    check_reason(reason)
     with transaction.atomic():
         row = Execution.objects.select_for_update(no_key=True).select_related("group").filter(pk=execution.pk).first()
         if row is None:

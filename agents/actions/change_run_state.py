@@ -8,7 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents import events
-from agents.actions.errors import NotFound, Refused
+from agents.actions.errors import NotFound, Refused, check_reason
 from agents.models import Run
 
 State = Run.State
@@ -44,6 +44,7 @@ def _change(
     kind: events.EventKind | None,
     **changes: Any,
 ) -> Run:
+    check_reason(reason)
     with transaction.atomic():
         locked = _locked(run)
         if locked.state not in allowed:

@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 from agents import config as run_config
 from agents import events
 from agents.actions.import_task_set import BadTaskSet, import_task_set
+from agents.core import plain_text
 from agents.models import Project, Run, Task, TaskSet
 
 DEFAULT_PROJECT = "default"
@@ -35,6 +36,8 @@ def launch_run(
     """
     if idempotency_key and (earlier := _earlier(project, idempotency_key)):
         return earlier
+    if why := plain_text.problem(name):
+        raise run_config.BadConfig({"name": f"it {why}"})
     config = run_config.preset(preset, **(settings or {})) if preset else run_config.parse(settings or {})
     try:
         task_set = import_task_set(config.task_set)

@@ -17,7 +17,7 @@ from kombu.exceptions import OperationalError
 
 from agents import events
 from agents.actions.enforce_retention import workspace_days
-from agents.actions.errors import NotFound, Refused
+from agents.actions.errors import NotFound, Refused, check_reason
 from agents.actions.finish_execution import harness_end, judged, write_assessment
 from agents.core import outcome
 from agents.core.advantage import mean_and_std
@@ -34,6 +34,7 @@ EVALUATE = "agents.tasks.evaluate_execution"
 
 def request_reassessment(execution: Execution, *, user: AbstractBaseUser | None, reason: str) -> Reassessment:
     """Queue another assessment. Raises Refused when there is nothing to assess, with what would have to be so."""
+    check_reason(reason)
     with transaction.atomic():
         row = Execution.objects.select_for_update(no_key=True).select_related("run").filter(pk=execution.pk).first()
         if row is None:

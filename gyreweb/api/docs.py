@@ -8,6 +8,16 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.renderers import (
+    OpenApiJsonRenderer,
+    OpenApiJsonRenderer2,
+    OpenApiYamlRenderer,
+    OpenApiYamlRenderer2,
+)
+from drf_spectacular.utils import extend_schema
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.views import APIView
 
 from agents.config import allowed
 from agents.web.api_tokens import tokens_of
@@ -113,6 +123,23 @@ def _answer(answer: dict[str, Any]) -> str:
     for content in answer.get("content", {}).values():
         return _named(content.get("schema", {})) or "JSON"
     return answer.get("description", "") or "no body"
+
+
+@lru_cache(maxsize=4)
+def rendered(renderer: type[BaseRenderer]) -> bytes:
+    written: bytes = renderer().render(schema(), renderer_context={})
+    return written
+
+
+class Schema(APIView):
+    """The schema of this API, as YAML, or as JSON for who accepts that."""
+
+    renderer_classes = [OpenApiYamlRenderer, OpenApiYamlRenderer2, OpenApiJsonRenderer, OpenApiJsonRenderer2]
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request) -> HttpResponse:
+        accepted = request.accepted_renderer
+        return HttpResponse(rendered(type(accepted)), content_type=accepted.media_type)
 
 
 @page

@@ -23,7 +23,25 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
 
 
 class ScopedSchema(AutoSchema):
-    """Says of each operation which scope its caller needs."""
+    """Says of each operation which scope its caller needs, and that its errors are problem documents."""
+
+    def _get_response_for_code(
+        self, serializer: Any, status_code: str, media_types: list[str] | None = None, direction: str = "response"
+    ) -> Any:
+        from gyreweb.api.problems import ProblemRenderer  # as below
+
+        if int(status_code) >= 400:
+            media_types = [ProblemRenderer.media_type]
+        return super()._get_response_for_code(serializer, status_code, media_types, direction)
+
+    def get_operation(self, *args: Any) -> Any:
+        from gyreweb.api.serializers import Problem  # as below
+
+        operation = super().get_operation(*args)
+        if operation and "requestBody" in operation:
+            no_json = {"400": self._get_response_for_code(Problem, "400")}
+            operation["responses"] = dict(sorted((operation["responses"] | no_json).items()))
+        return operation
 
     def get_extensions(self) -> dict[str, str]:
         from gyreweb.api.auth import needed_scope  # DRF imports this module while it builds its views

@@ -7,6 +7,7 @@ from typing import Any
 
 from rest_framework import serializers as s
 
+from agents.core import plain_text
 from scheduler.whatif.question import CHOICES, MAX_SEEDS, MIN_SEEDS, SPANS, USUAL_SEEDS
 
 
@@ -27,6 +28,7 @@ class Body(s.Serializer[Any]):
         unknown = [str(name) for name in data if name not in self.fields] if isinstance(data, Mapping) else []
         known = f"unknown field; known fields: {', '.join(self.fields)}"
         problems: dict[str, Any] = {name: [known] for name in unknown}
+        problems |= self._hostile(data)
         try:
             values = super().to_internal_value(data)
         except s.ValidationError as error:
@@ -34,6 +36,17 @@ class Body(s.Serializer[Any]):
         if problems:
             raise s.ValidationError(problems)
         return values
+
+    def _hostile(self, data: Any) -> dict[str, Any]:
+        """Text in which control characters hide or reorder something."""
+        texts = {name for name, field in self.fields.items() if isinstance(field, s.CharField)}
+        typed = data.items() if isinstance(data, Mapping) else ()
+        found = {
+            name: plain_text.problem(value, one_line=name != "reason")
+            for name, value in typed
+            if name in texts and isinstance(value, str)
+        }
+        return {name: [f"it {why}"] for name, why in found.items() if why}
 
 
 class SettingsField(s.DictField):

@@ -1,15 +1,14 @@
 """Addresses of the API. The paths of v1 do not change their meaning."""
 
 from django.urls import include, path, re_path
-from drf_spectacular.views import SpectacularAPIView
 
 from gyreweb.api import schema as _schema  # noqa: F401  (registers how tokens are described)
-from gyreweb.api.docs import api_docs
+from gyreweb.api.docs import Schema, api_docs
 from gyreweb.api.problems import no_such_address
 from gyreweb.api.views import executions, processing, runs, scheduling, simulations, what_ifs
 
 v1 = [
-    path("schema", SpectacularAPIView.as_view(), name="schema"),
+    path("schema", Schema.as_view(), name="schema"),
     path("runs", runs.Runs.as_view()),
     path("runs/<int:run_id>", runs.RunItem.as_view()),
     path("runs/<int:run_id>/events", runs.RunEvents.as_view()),

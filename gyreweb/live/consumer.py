@@ -47,6 +47,9 @@ class RunConsumer(AsyncJsonWebsocketConsumer):
         self.rung.set()  # what happened between the page and this socket
         self.worker = asyncio.create_task(self._work())
 
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **_: Any) -> None:
+        """Whatever is sent here, text or bytes, is passed over."""
+
     async def disconnect(self, code: int) -> None:
         if self.worker is None:
             return

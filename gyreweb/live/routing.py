@@ -1,7 +1,17 @@
 """Addresses of the live feed."""
 
-from django.urls import path
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.urls import path, re_path
 
-from gyreweb.live.consumer import RunConsumer
+from gyreweb.live.consumer import NOT_FOUND, RunConsumer
 
-websocket_urlpatterns = [path("ws/runs/<int:run_id>/", RunConsumer.as_asgi())]
+
+class NoSuchAddress(AsyncWebsocketConsumer):
+    """Any other address: closed with the code that the pages know."""
+
+    async def connect(self) -> None:
+        await self.accept()
+        await self.close(NOT_FOUND)
+
+
+websocket_urlpatterns = [path("ws/runs/<int:run_id>/", RunConsumer.as_asgi()), re_path("", NoSuchAddress.as_asgi())]

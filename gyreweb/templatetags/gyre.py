@@ -11,13 +11,12 @@ from django.utils import timezone
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from agents.core.plain_text import CONTROL
+
 register = template.Library()
 
 #: What a template has for a value that is not there.
 NOTHING = (None, "")
-
-#: C0 without newline and tab, DEL, C1, and characters that hide or reorder text.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 #: Escaping writes a backtick as it is.
 _TICKED = re.compile(r"`([^`]+)`")
@@ -26,7 +25,7 @@ _TICKED = re.compile(r"`([^`]+)`")
 @register.filter
 def visible(text: Any) -> SafeString:
     """Escaped text in which control and reordering characters are shown by name instead of obeyed."""
-    return mark_safe(_CONTROL.sub(_shown, escape(str(text))))
+    return mark_safe(CONTROL.sub(_shown, escape(str(text))))
 
 
 def _shown(found: re.Match[str]) -> str:

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents import events
-from agents.actions.errors import NotFound, Refused
+from agents.actions.errors import NotFound, Refused, check_reason
 from agents.models import Run
 from scheduler.core.decide import decide
 from scheduler.core.decisions import Decision
@@ -106,6 +106,7 @@ def _check(
         raise Refused(f"kind {kind!r} is unknown; known kinds: {', '.join(Kind.values)}")
     if not reason.strip():
         raise Refused("an override needs a reason")
+    check_reason(reason)
     if not timezone.now() < expires_at <= timezone.now() + MAX_DURATION:
         raise Refused(f"expires_at must lie in the future, at most {MAX_DURATION.days} days ahead")
     if cell_index is not None and not Cell.objects.filter(run=run, index=cell_index).exists():

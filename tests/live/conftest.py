@@ -48,9 +48,10 @@ async def listen(cookie: str) -> Any:
     open_ones: list[Listener] = []
 
     async def connect(
-        run_id: int, since: Any = 0, page: str = "run", session: str = cookie, origin: str = "http://localhost"
-    ) -> Listener:
-        path = f"/ws/runs/{run_id}/?since={since}&page={page}"
+        run_id: int, since: Any = 0, page: str = "run", session: str = cookie, origin: str = "http://localhost",
+        path: str = "",
+    ) -> Listener:  # fmt: skip
+        path = path or f"/ws/runs/{run_id}/?since={since}&page={page}"
         headers = [(b"origin", origin.encode()), (b"host", b"localhost"), (b"cookie", session.encode())]
         listener = Listener(application, path, headers)
         await listener.connect(timeout=20)

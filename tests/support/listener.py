@@ -33,8 +33,12 @@ class Listener:
         found: dict[str, Any] = json.loads(message["text"])
         return found
 
+    async def send(self, frame: dict[str, Any]) -> None:
+        """A frame: `text` or `bytes`."""
+        await self._socket.send_input({"type": "websocket.receive", **frame})
+
     async def send_json_to(self, value: Any) -> None:
-        await self._socket.send_input({"type": "websocket.receive", "text": json.dumps(value)})
+        await self.send({"text": json.dumps(value)})
 
     async def disconnect(self, timeout: float) -> None:
         await self._socket.send_input({"type": "websocket.disconnect", "code": 1000})

@@ -192,7 +192,10 @@ class Export(APIView):
             *FILTERS,
         ],
         responses={
-            (200, "application/octet-stream"): OpenApiResponse(OpenApiTypes.BINARY, description="The table."),
+            **{
+                (200, media.partition(";")[0]): OpenApiResponse(OpenApiTypes.BINARY, description="The table.")
+                for media in CONTENT_TYPES.values()
+            },
             **PROBLEMS,
         },
     )

@@ -31,6 +31,7 @@ class Cells(APIView):
         responses={
             200: serializers.paged("Cell", serializers.Cell),
             401: serializers.Problem,
+            404: serializers.Problem,
             422: serializers.Problem,
         },
     )
