@@ -58,6 +58,19 @@ def mark_silent_cells(run_id: int, silence_s: float = SILENCE_S) -> list[int]:
     return [cell.index for cell in lost]
 
 
+def database_now_s() -> float:
+    """The clock that leases and heartbeats go by, in seconds since 1970."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT extract(epoch FROM clock_timestamp())")
+        return float(cursor.fetchone()[0])
+
+
+def refresh_heartbeats(run_id: int, only_future: bool = False) -> int:
+    """The database's clock was set: cells are heard of as of now. `only_future`: just those that lie ahead of it."""
+    cells = Cell.objects.filter(run=run_id, heartbeat_at__isnull=False)
+    return (cells.filter(heartbeat_at__gt=Now()) if only_future else cells).update(heartbeat_at=Now())
+
+
 def tidy_lost_cells(run_id: int) -> None:
     """A lost cell starts anew in rollout: its reservation is over, and so are role changes of its older epochs."""
     with transaction.atomic():

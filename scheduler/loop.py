@@ -15,11 +15,13 @@ from django.db import DatabaseError, InterfaceError, OperationalError, close_old
 
 from agents import events
 from agents.actions.expire_leases import expire_leases
+from agents.actions.refresh_leases import refresh_leases
 from agents.facade import num_long_queued, num_long_unevaluated
 from agents.models import Run
 from scheduler import wakes
 from scheduler.actions.end_evaluation import finish_evaluation
-from scheduler.cells import SILENCE_S
+from scheduler.cells import SILENCE_S, database_now_s, refresh_heartbeats
+from scheduler.clock import ClockWatch
 from scheduler.core.decide import decide
 from scheduler.core.policies import policy_of
 from scheduler.core.recorder import Recorder
@@ -52,6 +54,7 @@ class Loop:
     rung: tuple[int, int] = (0, 0)
     num_failures: int = 0
     watching_since_s: float | None = None
+    clock_watch: ClockWatch = field(default_factory=ClockWatch)
     due_s: dict[str, float] = field(default_factory=dict)
 
     def tick(self) -> None:
@@ -93,6 +96,7 @@ class Loop:
             enact(run, observation, decisions, news)
 
     def _chores(self, run: Run) -> None:
+        self._watch_clock(run)
         if num := expire_leases(run.pk):
             log.warning("run %s: %s executions lost their worker and start again", run.pk, num)
             wakes.wake(wakes.RUN_EXECUTION, times=num)
@@ -104,6 +108,16 @@ class Loop:
         # After a pause of the database every heartbeat is old: first listen, then judge.
         if self.clock() - (self.watching_since_s or 0.0) > SILENCE_S:
             mark_silent(run, SILENCE_S)
+
+    def _watch_clock(self, run: Run) -> None:
+        """Where the database's clock has jumped, what it says of workers, proxies and cells begins anew."""
+        is_first = not self.clock_watch.has_looked
+        jump_s = self.clock_watch.jump_s(self.clock(), database_now_s())
+        if jump_s:
+            log.warning("the database's clock has jumped by %+.0f s: leases and heartbeats begin anew", jump_s)
+        if jump_s or is_first:
+            refresh_leases(run.pk, only_future=not jump_s)
+            refresh_heartbeats(run.pk, only_future=not jump_s)
 
     def _ring(self, run: Run, observation: Observation) -> None:
         """Events of the proxy and the cells ring no bell themselves."""

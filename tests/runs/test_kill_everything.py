@@ -3,50 +3,26 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from gyreweb import embedded, env
-from gyreweb.embedded import ports
+from gyreweb import embedded
 from gyreweb.embedded.postgres import Postgres
 from gyreweb.embedded.valkey import Valkey
 from gyreweb.supervisor import record
+from tests.support.own_gyre import calls, manage, up, use_home
 
-SERVERS = ("DATABASE_URL", "REDIS_URL", "GYRE_PG_PORT", "GYRE_VALKEY_PORT")
 SETTINGS = {"steps": 4, "groups_per_batch": 4, "executions_per_group": 6, "eval_every_steps": 0}
 LIMIT_S = 600
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for variable in SERVERS:
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("GYRE_HOME", str(tmp_path))
-    monkeypatch.setenv("GYRE_WEB_PORT", str(ports.free_port()))
-    monkeypatch.setenv("GYRE_PROXY_PORT", str(ports.free_port()))
+    use_home(tmp_path, monkeypatch)
     return tmp_path
-
-
-def manage(*arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "manage.py", *arguments], cwd=env.REPO_ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def up(home: Path, **variables: str) -> "subprocess.Popen[str]":
-    with (home / "up.log").open("a") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "gyreweb.supervisor", "up"],
-            cwd=env.REPO_ROOT, env=os.environ | variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
-            text=True,
-        )  # fmt: skip
 
 
 def wait_until_mid_run(home: Path, database: str) -> None:
@@ -69,12 +45,6 @@ def wait_until_mid_run(home: Path, database: str) -> None:
             return
         time.sleep(0.05)
     raise AssertionError((home / "up.log").read_text()[-3000:])
-
-
-def calls(database: str) -> set[tuple[int, int, int, int]]:
-    with psycopg.connect(database) as connection:
-        query = "SELECT execution_id, attempt, number, output_tokens FROM agents_call"
-        return set(connection.execute(query).fetchall())
 
 
 def test_a_run_killed_in_the_middle_goes_on_and_loses_no_recorded_call(home: Path) -> None:
