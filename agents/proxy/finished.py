@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from agents.core.codec import CallDelta, encode_call
 from agents.proxy.matching import RecordedCall
-from agents.proxy.replies import Finish
+from agents.proxy.replies import Finish, Reply
 from agents.proxy.store import CallRow
 
 if TYPE_CHECKING:
@@ -19,6 +20,18 @@ if TYPE_CHECKING:
 
 def encoded_row(call: LiveCall, end: Finish | None, error: str, state: str) -> dict[str, Any]:
     """The call's row as the database takes it: ids and log-probabilities packed, the raw request compressed."""
+    return _row(call, end, error, state).encode()
+
+
+def salvaged_row(call: LiveCall, error: str) -> dict[str, Any]:
+    """The row of a call that broke the proxy: ids, reply as text, and the reason, without what may not be writable."""
+    state = "quarantined" if call.sampled.ids else "failed"
+    said = Reply(content=call.session.rendering.tokenizer.decode(call.sampled.ids))
+    row = _row(call, None, error, state)
+    return replace(row, messages=[], departure={}, sampling={}, reply=said.to_json()).encode()
+
+
+def _row(call: LiveCall, end: Finish | None, error: str, state: str) -> CallRow:
     session, prepared, sampled, request = call.session, call.prepared, call.sampled, call.request
     execution, parent = session.execution, prepared.match.parent
     delta = CallDelta(
@@ -50,28 +63,28 @@ def encoded_row(call: LiveCall, end: Finish | None, error: str, state: str) -> d
         request_hash=call.request_hash,
         raw_request=call.raw_request,
         archived=call.archived,
-        events=_events(call, state),
+        events=_events(call, state, error or sampled.fault),
         messages=prepared.messages,
         reply=call.parser.reply.to_json(),
         model_asked=request.model[:120],
         cell=call.cell_index,
         cached_tokens=sampled.cached_tokens,
-        error=error or sampled.fault,
+        error=error or sampled.fault or call.parser.reply.fault,
         started_at=datetime.fromtimestamp(call.created, UTC),
         first_token_s=call.first_token_s,
         duration_s=time.monotonic() - call.started,
         held_s=call.held_s,
-    ).encode()
+    )
 
 
-def _events(call: LiveCall, state: str) -> list[list[Any]]:
+def _events(call: LiveCall, state: str, error: str) -> list[list[Any]]:
     """What the run's log says of the call: that it changed engines with tokens in hand, that it must not be trained."""
     execution = call.session.execution
     about = {"execution": execution.id, "attempt": execution.attempt, "call": call.number}
     moved = [[cell, kept, why] for cell, kept, why in call.moves if kept]
     events: list[list[Any]] = [["call_moved", about | {"moves": moved}]] if moved else []
     if state == "quarantined":
-        events.append(["call_quarantined", about | {"reason": call.sampled.fault}])
+        events.append(["call_quarantined", about | {"reason": error}])
     return events
 
 

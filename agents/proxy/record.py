@@ -20,7 +20,7 @@ from agents.proxy.conversations import Conversations, Place
 from agents.proxy.matching import CallIndex, Match, RecordedCall, Turn
 from agents.proxy.profiles.base import AUXILIARY, Profile
 from agents.proxy.rendering import CannotBridge, Rendering
-from agents.proxy.replies import COUNTED, Reply
+from agents.proxy.replies import UNSAMPLED, Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,14 @@ class Prepared:
         )
 
 
+def unplaced() -> Prepared:
+    """Of a request that could not be prepared: no place, no ids."""
+    none = np.empty(0, np.int32)
+    return Prepared(
+        Match(None, "prompt", 0, b"", ()), Place(AUXILIARY, None), AUXILIARY, AUXILIARY, "", None, 0, none, none, []
+    )
+
+
 @dataclass(slots=True, eq=False)
 class Record:
     profile: Profile
@@ -144,10 +152,10 @@ class Record:
         self.conversations.add(call)
 
     def restore(self, rows: Iterable[Any]) -> None:
-        """Rebuild from the rows of agents_call, oldest first; rows that only counted tokens are left out."""
+        """Rebuild from the rows of agents_call, oldest first; rows that were never sampled for are left out."""
         by_number: dict[int, RecordedCall] = {}
         for row in rows:
-            if row.finish_reason == COUNTED:
+            if row.finish_reason in UNSAMPLED:
                 continue
             call, request = self._restored(row, by_number.get(row.parent_number))
             by_number[row.number] = call
