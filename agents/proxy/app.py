@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import secrets
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,17 +14,17 @@ from typing import Any, TypeVar
 import orjson
 import psycopg
 
-from agents.proxy import dialects, threads
+from agents.proxy import canonical, dialects, threads
 from agents.proxy.answer import Answer
-from agents.proxy.call import LiveCall, Services
-from agents.proxy.canonical import BadRequest, ModelRequest
+from agents.proxy.call import INTERNAL_ERROR, LiveCall, Services
+from agents.proxy.canonical import BadRequest, ModelRequest, Sampling
 from agents.proxy.dialects import models
 from agents.proxy.dialects.base import Dialect
 from agents.proxy.engine import CONTEXT_MARGIN_TOKENS, FIRST_TOKEN_S, IDLE_S, EngineClient
 from agents.proxy.forward import Elsewhere, Peers
 from agents.proxy.http import Receive, Refusal, Scope, Send, decoded, read_body, refuse, respond, too_long
 from agents.proxy.ownership import Identity, Ownership
-from agents.proxy.record import Prepared
+from agents.proxy.record import Prepared, unplaced
 from agents.proxy.recorder import DATABASE_GONE, RECORD_WITHIN_S, Recorder
 from agents.proxy.registry import Sessions
 from agents.proxy.router import Router
@@ -134,6 +135,8 @@ class ProxyApp:
         prefix, _, rest = path.removeprefix("/x/").partition("/")
         key, route = (prefix, f"/{rest}") if path.startswith("/x/") else ("", path)
         dialect = dialects.of_path(route)
+        session: Session | None = None
+        raw = b""
         try:
             try:
                 session = await self._session(key)
@@ -159,6 +162,9 @@ class ProxyApp:
             return await refuse(send, dialect, _unavailable())
         except ConnectionResetError:
             return None
+        except Exception as error:
+            log.exception("%s %s broke the proxy", method, route)
+            return await self._break_off(send, dialect, session, raw, error)
         await Answer(call, dialect, send).give(receive)
 
     async def _session(self, key: str) -> Session:
@@ -208,6 +214,22 @@ class ProxyApp:
         session.open(call)
         self._spawn(call.run())
         return call
+
+    async def _break_off(
+        self, send: Send, dialect: Dialect, session: Session | None, raw: bytes, error: Exception
+    ) -> None:
+        """Answer a request that broke the proxy before it became a call, and keep it for whoever looks into it."""
+        id = secrets.token_hex(16)
+        if session is not None and raw:
+            request = ModelRequest(dialect.name, [], [], Sampling(), False)
+            digest = hashlib.sha256(raw).hexdigest()
+            call = LiveCall(self.services, session, request, digest, raw, unplaced(), dialect.tool_id_prefix, 0, id=id)
+            call.number = session.take_number()
+            try:
+                await call.give_up(f"the request broke the recording proxy: {type(error).__name__}: {error}")
+            except Exception:
+                log.exception("request %s of execution %s is not on record", id, session.execution.id)
+        await refuse(send, dialect, Refusal("broken", INTERNAL_ERROR), id)
 
     async def _resumed(self, session: Session, request: ModelRequest) -> ModelRequest:
         """A request that names the reply it follows, with all that was said before."""
@@ -322,4 +344,6 @@ def _parse(dialect: Dialect, raw: bytes) -> ModelRequest:
         raise BadRequest(f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
+    if canonical.is_too_deep(body):
+        raise BadRequest(f"the body is nested too deeply; at most {canonical.MAX_DEPTH} levels are taken")
     return dialect.read(body)

@@ -139,6 +139,26 @@ def assistant(content: str, tool_calls: list[dict[str, Any]] | None = None) -> M
     return message
 
 
+def schema(given: Any, tool: str, properties: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The JSON schema of a tool's arguments, that of `properties` where none is given. Raises BadRequest.
+
+    Lists stand for empty objects where harnesses write them so: languages without objects of their own do.
+    """
+    if not given:
+        return {"type": "object", "properties": dict(properties or {})}
+    if not isinstance(given, dict):
+        raise BadRequest(f"the schema of tool {tool[:80]!r} must be an object, not {type(given).__name__}")
+    return {name: _subschema(name, value) for name, value in given.items()}
+
+
+def _subschema(name: str, value: Any) -> Any:
+    if value == [] and name in ("properties", "patternProperties", "$defs", "definitions"):
+        return {}
+    if isinstance(value, dict):
+        return {inner: _subschema(inner, item) for inner, item in value.items()}
+    return [_subschema("", item) for item in value] if isinstance(value, list) else value
+
+
 def tool_call(id: str, name: str, arguments: Any) -> dict[str, Any]:
     """Arguments as an object where they are one, else as the text that they are."""
     if isinstance(arguments, str):

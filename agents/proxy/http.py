@@ -79,7 +79,8 @@ def decoded(raw: bytes, encoding: str) -> bytes:
     return body
 
 
-async def refuse(send: Send, dialect: Dialect, refusal: Refusal) -> None:
+async def refuse(send: Send, dialect: Dialect, refusal: Refusal, id: str = "") -> None:
+    """`id`: of the request, where something is on record under it."""
     if refusal.stream is not None:
         await send({"type": "http.response.start", "status": 200, "headers": EVENTS})
         return await send({"type": "http.response.body", "body": refusal.stream})
@@ -87,7 +88,7 @@ async def refuse(send: Send, dialect: Dialect, refusal: Refusal) -> None:
     extra = [(b"retry-after", str(RETRY_AFTER_S).encode())] if refusal.kind == "unavailable" else []
     # The official clients would try a 409 again.
     extra += [] if passes else [(b"x-should-retry", b"false")]
-    extra.append((dialect.request_id_header, f"req_{secrets.token_hex(12)}".encode()))
+    extra.append((dialect.request_id_header, (id or f"req_{secrets.token_hex(12)}").encode()))
     await respond(send, dialect.status(refusal.kind), dialect.error(refusal.kind, refusal.message), extra)
 
 

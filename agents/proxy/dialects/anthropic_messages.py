@@ -29,6 +29,7 @@ _TYPES = {
     "dead_key": "invalid_request_error",
     "too_large": "request_too_large",
     "engine": "api_error",
+    "broken": "api_error",
     "unavailable": "overloaded_error",
 }
 #: What a provider would do besides sampling.
@@ -271,7 +272,7 @@ def _tool(tool: Any) -> dict[str, Any]:
         function["description"] = tool["description"]
     own = next((given for kind, given in _OWN_SCHEMAS.items() if str(tool.get("type")).startswith(kind)), {})
     properties = {name: {"type": kind} for name, kind in own.items()}
-    function["parameters"] = tool.get("input_schema") or {"type": "object", "properties": properties}
+    function["parameters"] = canonical.schema(tool.get("input_schema"), tool["name"], properties)
     return {"type": "function", "function": function}
 
 

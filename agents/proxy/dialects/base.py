@@ -21,6 +21,7 @@ ERRORS = {
     "dead_key": 409,
     "too_large": 413,
     "engine": 500,
+    "broken": 500,
     "unavailable": 503,
 }
 
