@@ -20,6 +20,7 @@ from agents.proxy.call import INTERNAL_ERROR, LiveCall, Services
 from agents.proxy.canonical import BadRequest, ModelRequest, Sampling
 from agents.proxy.dialects import models
 from agents.proxy.dialects.base import Dialect
+from agents.proxy.encodings import codings
 from agents.proxy.engine import CONTEXT_MARGIN_TOKENS, FIRST_TOKEN_S, IDLE_S, EngineClient
 from agents.proxy.forward import Elsewhere, Peers
 from agents.proxy.http import Receive, Refusal, Scope, Send, decoded, read_body, refuse, respond, too_long
@@ -148,9 +149,10 @@ class ProxyApp:
             if method != "POST" or route not in dialects.BY_PATH:
                 raise Refusal("not_found", f"{method} {route} is not served here")
             raw = await read_body(receive)
-            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-            encoding = headers.get("content-encoding", "identity")
-            if encoding != "identity":
+            told = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+            headers = dict(told)
+            encoding = ",".join(value for name, value in told if name == "content-encoding")
+            if codings(encoding):
                 raw = await self._in_thread(decoded, raw, encoding)
             if route in dialects.COUNTS:
                 return await respond(send, 200, await self._count(session, dialect, raw))
@@ -196,7 +198,7 @@ class ProxyApp:
             request = await self._resumed(session, request)
             prepared = await self._offload(session.prepare, request, headers)
         joined = session.retried(request_hash, headers, prepared)
-        if joined is not None:
+        if joined is not None and joined.request.dialect == dialect.name:
             return joined
         room = session.context_tokens - CONTEXT_MARGIN_TOKENS - len(prepared.input_ids)
         if room < 1:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import secrets
 import time
-import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import zstandard
-
+from agents.proxy import encodings
 from agents.proxy.canonical import ModelRequest
 from agents.proxy.dialects.base import MODEL, Dialect, Head
 
@@ -61,22 +59,12 @@ async def read_body(receive: Receive) -> bytes:
     return b"".join(chunks)
 
 
-def decoded(raw: bytes, encoding: str) -> bytes:
+def decoded(raw: bytes, header: str) -> bytes:
     """A body that its sender compressed. Raises Refusal when it cannot be read or is too large."""
     try:
-        if encoding in ("gzip", "deflate"):
-            reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
-            body = reader.decompress(raw, MAX_BODY_BYTES + 1)
-        elif encoding == "zstd":
-            with zstandard.ZstdDecompressor().stream_reader(raw) as stream:
-                body = stream.read(MAX_BODY_BYTES + 1)
-        else:
-            raise Refusal("bad_request", f"content-encoding {encoding} is not understood; known: gzip, deflate, zstd")
-    except (zlib.error, zstandard.ZstdError) as error:
-        raise Refusal("bad_request", f"the body is not {encoding}: {error}") from error
-    if len(body) > MAX_BODY_BYTES:
-        raise Refusal("too_large", f"the body unpacks to over {MAX_BODY_BYTES} bytes")
-    return body
+        return encodings.decoded(raw, header, MAX_BODY_BYTES)
+    except encodings.Undecodable as error:
+        raise Refusal("too_large" if error.is_large else "bad_request", str(error)) from error
 
 
 async def refuse(send: Send, dialect: Dialect, refusal: Refusal, id: str = "") -> None:
