@@ -2,8 +2,8 @@
 
 Text goes out as soon as no later token can change it: half characters, white space that may turn out to be trailing,
 and the beginning of a stop string wait. A tool call goes out whole, at its closing token. A malformed one, and one that
-no JSON can say to a harness, goes out as the text that it is and marks the reply with the reason. Replies of a family whose thoughts and tool calls no single tokens mark are
-read by its renderer when they are whole.
+no JSON can say to a harness, goes out as the text that it is and marks the reply with the reason. Replies of a family
+whose thoughts and tool calls no single tokens mark are read by its renderer when they are whole.
 """
 
 from __future__ import annotations

@@ -57,7 +57,9 @@ def _is_shaped(path: str, answer: httpx.Response) -> bool:
         return answer.status_code == 200 and answer.content.endswith(b"\n\n")
     body = answer.json()
     if answer.status_code == 200:
-        return isinstance(body.get({"/v1/chat/completions": "choices", "/v1/messages": "content"}.get(path, "output")), list)
+        return isinstance(
+            body.get({"/v1/chat/completions": "choices", "/v1/messages": "content"}.get(path, "output")), list
+        )
     error = body["error"]
     return bool(error["message"]) and bool(error["type"]) and ("messages" in path) == (body.get("type") == "error")
 
