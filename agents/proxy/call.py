@@ -100,7 +100,11 @@ class LiveCall:
 
     def __post_init__(self) -> None:
         self.parser = ReplyParser(
-            self.session.rendering, self.request.sampling.stop, self.tool_id_prefix, self.request.tools
+            self.session.rendering,
+            self.request.sampling.stop,
+            self.tool_id_prefix,
+            self.request.tools,
+            self.request.continues_last,
         )
         self.input_tokens = len(self.prepared.input_ids)
         self.num_messages = len(self.request.messages)

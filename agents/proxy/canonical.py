@@ -20,6 +20,9 @@ import orjson
 Message = dict[str, Any]
 Tool = dict[str, Any]
 
+#: Dialects in which a last assistant message is the beginning of the reply.
+PREFILLING = frozenset({"anthropic-messages"})
+
 #: How deep a value may be nested. orjson writes 254 levels, and what holds the value adds its own.
 MAX_DEPTH = 128
 _WRITERS_DEPTH = 254

@@ -30,6 +30,7 @@ class ReplyParser:
         stop: Sequence[str] = (),
         tool_id_prefix: str = "call_",
         tools: Sequence[dict[str, Any]] = (),
+        continues: bool = False,
     ) -> None:
         self._rendering = rendering
         self._decoder = rendering.tokenizer.incremental()
@@ -37,7 +38,9 @@ class ReplyParser:
         self._tool_id_prefix = tool_id_prefix
         #: Their schemas say of what type an argument is, in formats that write all of them as text.
         self._tools = list(tools) or None
-        self._state = _REASONING if rendering.opens_thinking else _START
+        #: The client began the text: white space right behind that is part of it.
+        self._continues = continues
+        self._state = _TEXT if continues else _REASONING if rendering.opens_thinking else _START
         self._block: list[int] = []
         self._held = ""
         self._drafted: list[int] | None = None
@@ -158,7 +161,7 @@ class ReplyParser:
 
     def _emit(self, text: str, pieces: list[Piece]) -> None:
         """Send text; white space before the first character of a reply's text or reasoning is dropped."""
-        begun = self.reply.reasoning if self._state == _REASONING else self.reply.content
+        begun = self.reply.reasoning if self._state == _REASONING else self.reply.content or self._continues
         text = text if begun else text.lstrip()
         if text:
             self._add(ReasoningPiece(text) if self._state == _REASONING else TextPiece(text), pieces)

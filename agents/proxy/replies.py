@@ -61,7 +61,8 @@ Event = Piece | Finish | Failure
 
 @dataclass(slots=True)
 class Reply:
-    """A reply as the harness sees it. Texts are trimmed of white space at both ends."""
+    """A reply as the harness sees it. Texts are trimmed of white space at both ends, one that goes on from what the
+    client began only at its end."""
 
     content: str = ""
     reasoning: str = ""

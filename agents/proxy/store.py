@@ -36,7 +36,8 @@ WHERE id = %(execution)s AND attempt = %(attempt)s AND state = 'running' AND pro
 """
 
 _CALLS = """
-SELECT number, parent_number, prefix_tokens, tokens, messages, reply, role, conversation, malformed, finish_reason
+SELECT number, parent_number, prefix_tokens, tokens, messages, reply, role, conversation, malformed, finish_reason,
+    dialect
 FROM agents_call WHERE execution_id = %(execution)s AND attempt = %(attempt)s ORDER BY number
 """
 
