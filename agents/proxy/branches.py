@@ -91,7 +91,8 @@ def branch(
     why, gone = _reason(match, messages, role, history)
     left = departure(match, conversation, input_ids, prefix_tokens, start)
     if left is None and why in ("", EDITED, "dropped-answer"):
-        left = next((_left(call, input_ids) for call in gone if _is_kept_otherwise(call, match, messages)), None)
+        kept = [call for call in gone if _is_kept_otherwise(call, match, messages)]
+        left = _left(min(kept, key=lambda call: call.number), input_ids) if kept else None
         return (why, None) if left is None else (UNEXPLAINED, left)
     if left is None:
         return why, None
@@ -163,8 +164,7 @@ def _is_kept_otherwise(call: RecordedCall, match: Match, messages: list[Message]
     recognised: its harness kept it, so its tokens should have stayed."""
     known = {turn.at for turn in match.turns}
     others = [m for at, m in enumerate(messages) if m["role"] == "assistant" and at not in known]
-    ids = set(canonical.tool_call_ids(call.reply))
-    return any(ids & set(canonical.tool_call_ids(m)) or _holds(m["content"], call.reply["content"]) for m in others)
+    return any(_holds(m["content"], call.reply["content"]) for m in others)
 
 
 def _holds(text: str, reply: str) -> bool:

@@ -181,7 +181,7 @@ class Record:
             key, spoken, before = (
                 (parent.full_key, parent.spoken_full_key, parent.num_messages + 1)
                 if is_after_reply
-                else (parent.prompt_key, parent.spoken_key, parent.num_messages)
+                else (parent.prompt_key, parent.spoken_key, parent.num_messages + (parent.begun is not None))
             )
         kept: list[RecordedCall] = []
         begun, begun_at = None, (b"", b"")
@@ -233,11 +233,15 @@ class Record:
             prefix, new = 0, self.rendering.prompt(messages, request.tools, body)
             added = ([{"role": "tools", "tools": request.tools}] if request.tools else []) + messages
         else:
-            reached = parent.path_tokens if match.after == "reply" else parent.input_tokens
-            rest = self.rendering.continuation(messages[match.start :], match.after, body)
-            closing = self._closing(parent.output_ids.tolist()) if match.after == "reply" else []
-            prefix, new = reached - rest.num_dropped, closing + rest.ids
             added = messages[match.start :]
+            reached = parent.path_tokens if match.after == "reply" else parent.input_tokens
+            closing = self._closing(parent.output_ids.tolist()) if match.after == "reply" else []
+            after = match.after
+            if after == "prompt" and parent.begun is not None and not (request.continues_last and not added):
+                # That prompt ends in the open turn that its client began; it stands here closed.
+                closing, after = [self.rendering.close_id], "reply"
+            rest = self.rendering.continuation(added, after, body)
+            prefix, new = reached - rest.num_dropped, closing + rest.ids
         if request.continues_last:
             prefix, new = self._reopen(parent, prefix, new)
         return prefix, new, added
