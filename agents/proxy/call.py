@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from agents.proxy import finished
+from agents.proxy.archive import compressed
 from agents.proxy.canonical import ModelRequest
 from agents.proxy.engine import (
     FIRST_TOKEN_S,
@@ -36,7 +37,7 @@ from agents.proxy.recorder import DATABASE_GONE, NotRecorded, Recorder
 from agents.proxy.replies import BROKEN, COUNTED, Event, Failure, Finish
 from agents.proxy.router import Router
 from agents.proxy.session import Session
-from agents.proxy.store import CellRow, Recorded, Store, compressed
+from agents.proxy.store import CellRow, Recorded, Store
 
 log = logging.getLogger(__name__)
 

@@ -34,6 +34,7 @@ def salvaged_row(call: LiveCall, error: str) -> dict[str, Any]:
 def _row(call: LiveCall, end: Finish | None, error: str, state: str) -> CallRow:
     session, prepared, sampled, request = call.session, call.prepared, call.sampled, call.request
     execution, parent = session.execution, prepared.match.parent
+    body, unarchived = session.archive.pack(call.request_hash, call.raw_request, call.archived, request.dialect)
     delta = CallDelta(
         prepared.new_input_ids, np.asarray(sampled.ids, np.int32), np.asarray(sampled.logprobs, np.float32)
     )
@@ -58,11 +59,11 @@ def _row(call: LiveCall, end: Finish | None, error: str, state: str) -> CallRow:
         malformed=call.parser.reply.malformed,
         finish_reason=end.reason if end is not None else "",
         sampling=call.sampling_params(call.max_new_tokens)
-        | {"asked": request.sampling.asked, "num_moves": len(call.moves), "moves": call.moves},
+        | {"asked": request.sampling.asked, "num_moves": len(call.moves), "moves": call.moves}
+        | ({"unarchived": unarchived} if unarchived else {}),
         versions=sampled.versions,
         request_hash=call.request_hash,
-        raw_request=call.raw_request,
-        archived=call.archived,
+        body=body,
         events=_events(call, state, error or sampled.fault),
         messages=prepared.messages,
         reply=call.parser.reply.to_json(),

@@ -8,10 +8,10 @@ import pytest
 from agents.core.fold import RecordedCall, fold
 from agents.models import Call, RequestBody, RunEvent
 from agents.proxy import finished
+from agents.proxy.archive import compressed
 from agents.proxy.dialects import anthropic_messages, openai_chat, responses_stream
 from agents.proxy.parsing import ReplyParser
 from agents.proxy.record import Record
-from agents.proxy.store import compressed
 from tests.proxy.backstage import Backstage, backstage, delta, sampled
 from tests.proxy.dialects.speakers import SPEAKERS, Speaker
 

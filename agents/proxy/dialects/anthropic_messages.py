@@ -9,6 +9,7 @@ import orjson
 from agents.proxy import canonical
 from agents.proxy.canonical import BadRequest, Message, ModelRequest, Sampling
 from agents.proxy.dialects.base import (
+    FIELDS,
     Dialect,
     Head,
     StreamEncoder,
@@ -32,6 +33,8 @@ _TYPES = {
     "broken": "api_error",
     "unavailable": "overloaded_error",
 }
+#: Wishes that are recorded; the run's settings decide.
+_ASKED = ("temperature", "top_p", "top_k", "thinking", "tool_choice", "output_config")
 #: What a provider would do besides sampling.
 _PROVIDERS_WORK = {
     "mcp_servers": "no tool is run here; offer its tools as tools of your own",
@@ -72,6 +75,7 @@ class AnthropicMessages(Dialect):
     name = "anthropic-messages"
     reply_id_prefix = "msg_"
     tool_id_prefix = "toolu_"
+    fields = FIELDS | {*_PROVIDERS_WORK, *_ASKED, "max_tokens", "stop_sequences", "thread"}
     keep_alive = b'event: ping\ndata: {"type":"ping"}\n\n'
     request_id_header = b"request-id"
 
@@ -94,7 +98,7 @@ class AnthropicMessages(Dialect):
             sampling=Sampling(
                 expect_max_tokens(body, "max_tokens"),
                 expect_stop(body.get("stop_sequences"), "stop_sequences"),
-                asked(body, "temperature", "top_p", "top_k", "thinking", "tool_choice", "output_config"),
+                asked(body, *_ASKED),
             ),
             stream=bool(expect(body, "stream", bool, False)),
             model=str(body.get("model") or ""),

@@ -9,6 +9,7 @@ import orjson
 from agents.proxy import canonical
 from agents.proxy.canonical import BadRequest, Message, ModelRequest, Sampling
 from agents.proxy.dialects.base import (
+    FIELDS,
     Dialect,
     Head,
     StreamEncoder,
@@ -52,6 +53,19 @@ class OpenAIChat(Dialect):
     name = "openai-chat"
     reply_id_prefix = "chatcmpl-"
     tool_id_prefix = "call_"
+    fields = FIELDS | {
+        *_ASKED,
+        *(
+            "functions",
+            "logit_bias",
+            "max_completion_tokens",
+            "max_tokens",
+            "modalities",
+            "n",
+            "stop",
+            "stream_options",
+        ),
+    }
     keep_alive = b": keep-alive\n\n"
 
     def parse(self, body: dict[str, Any]) -> ModelRequest:
