@@ -236,7 +236,8 @@ class ProxyApp:
     async def _resumed(self, session: Session, request: ModelRequest) -> ModelRequest:
         """A request that names the reply it follows, with all that was said before."""
         execution = session.execution
-        rows = await self.services.store.thread(execution.id, execution.attempt, request.follows)
+        follows = request.follows.replace("\0", "")  # which no text in the database can hold
+        rows = await self.services.store.thread(execution.id, execution.attempt, follows)
         if not rows:
             raise Refusal(
                 "thread_not_found", "this execution has no such reply to go on from: send the whole conversation"

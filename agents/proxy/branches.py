@@ -13,7 +13,8 @@ Every reason is read off the request and the record:
 * *dropped-answer*: the last answer, its end, or answers without visible content are gone.
 
 A request that keeps an assistant turn of its conversation and leaves the recorded tokens before that turn's end, for
-none of these reasons, is a false fork.
+none of these reasons, is a false fork. So is one that seems to drop an answer, and has its text in a turn that was not
+recognised.
 """
 
 from __future__ import annotations

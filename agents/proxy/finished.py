@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agents.core.codec import CallDelta, encode_call
+from agents.proxy.conversations import NAME_CHARS
 from agents.proxy.matching import RecordedCall
 from agents.proxy.replies import Finish, Reply
 from agents.proxy.store import CallRow
@@ -28,7 +29,8 @@ def salvaged_row(call: LiveCall, error: str) -> dict[str, Any]:
     state = "quarantined" if call.sampled.ids else "failed"
     said = Reply(content=call.session.rendering.tokenizer.decode(call.sampled.ids))
     row = _row(call, None, error, state)
-    return replace(row, messages=[], departure={}, sampling={}, reply=said.to_json()).encode()
+    name = row.conversation[:NAME_CHARS]
+    return replace(row, conversation=name, messages=[], departure={}, sampling={}, reply=said.to_json()).encode()
 
 
 def _row(call: LiveCall, end: Finish | None, error: str, state: str) -> CallRow:

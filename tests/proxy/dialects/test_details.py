@@ -234,3 +234,22 @@ def test_a_retry_by_another_dialect_is_another_call(stage: Backstage, base: str)
     assert (first.status_code, again.status_code) == (200, 200)
     assert again.json()["output"][0]["content"][0]["text"] == "done"
     assert len(stage.engines[0].requests) == 2
+
+
+def test_a_reply_to_go_on_from_may_have_any_name_and_is_not_found(stage: Backstage, base: str) -> None:
+    for name in ("resp_x", "\x00", "'; --", "漢" * 5000):
+        asked = _post(base, "/v1/responses", {"input": "go", "previous_response_id": name})
+        assert (asked.status_code, asked.json()["error"]["code"]) == (400, "previous_response_not_found")
+        thread = {"type": "continue", "previous_message_id": name}
+        assert _post(base, "/v1/messages", {"messages": GO, "thread": thread}).status_code == 404
+
+
+def test_a_long_name_for_a_conversation_is_recorded_in_part(stage: Backstage, base: str) -> None:
+    run = stage.run(harness="claude-code", context_tokens=32_000, tokens_per_micro_step=32_000)
+    stage.engine(run, "done")
+    execution, base = stage.execution(run)
+    headers = {"x-claude-code-agent-id": "a" * 500, "x-claude-code-session-id": "s" * 500}
+    answer = httpx.post(f"{base}/v1/messages", json={"model": "m", "max_tokens": 9, "messages": GO}, headers=headers)
+    assert answer.status_code == 200
+    [call] = stage.calls(execution)
+    assert (call.state, len(call.conversation)) == ("complete", 100)
