@@ -1,12 +1,12 @@
 """Whatever a body holds, its sender gets an answer in the shape of its dialect, with the id of the request."""
 
 import copy
+import json
 from typing import Any
 
 import httpx
-import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.proxy.backstage import Backstage
@@ -24,12 +24,21 @@ LEAVES = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.float
 JSON = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
 )
+#: JSON that orjson reads and does not write.
+DEEP: list[Any] = json.loads("[" * 300 + "]" * 300)
 BODIES = {"/v1/chat/completions": CHAT, "/v1/messages": MESSAGES, "/v1/responses": RESPONSES}
 
 
 def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [p for key, inner in items for p in ((*path, key), *_paths(inner, (*path, key)))]
+
+
+def _with_schema(path: str, schema: Any) -> list[Any]:
+    if path == "/v1/messages":
+        return [{"name": "f", "input_schema": schema}]
+    function = {"name": "f", "parameters": schema}
+    return [{"type": "function", "function": function, **function}]
 
 
 @st.composite
@@ -74,8 +83,11 @@ def test_any_body_is_answered_or_refused_in_its_dialects_shape(stage: Backstage,
 
         @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
         @given(_bodies(BODIES[path]))
+        @example({"input": [{"type": "web_search_call", "id": "w"}]})
+        @example({"input": "go", "previous_response_id": "\x00"})
+        @example(BODIES[path] | {"metadata": DEEP, "tools": _with_schema(path, {"properties": {"a": DEEP}})})
         def ask(body: Any) -> None:
-            answer = client.post(path, content=orjson.dumps(body))
+            answer = client.post(path, content=json.dumps(body))
             assert answer.status_code < 500, answer.text
             assert answer.headers.get("request-id") or answer.headers.get("x-request-id")
             assert _is_shaped(path, answer), answer.text
