@@ -8,6 +8,7 @@ from typing import Any
 from django.db.models import Count, F, Q
 
 from agents.models import Call
+from agents.proxy.replies import UNSAMPLED
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class FalseFork:
 
 @dataclass(frozen=True)
 class FalseForks:
-    """Of the calls of a run's attempts that count; `examples` are the newest."""
+    """Of the calls of a run's attempts that count and that asked for a reply; `examples` are the newest."""
 
     num_calls: int
     num_false_forks: int
@@ -46,6 +47,7 @@ class FalseForks:
 def false_forks(run_id: int, num_examples: int = 20) -> FalseForks:
     """Counted over running executions too."""
     calls = Call.objects.filter(execution__run=run_id, attempt=F("execution__attempt"))
+    calls = calls.exclude(finish_reason__in=UNSAMPLED)
     counts = calls.aggregate(calls=Count("pk"), forks=Count("pk", filter=Q(false_fork=True)))
     rows = calls.filter(false_fork=True).order_by("-pk")[:num_examples] if counts["forks"] else ()
     return FalseForks(counts["calls"], counts["forks"], tuple(shown(row) for row in rows))

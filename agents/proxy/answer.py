@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
-from agents.proxy.call import LiveCall
+from agents.proxy.call import INTERNAL_ERROR, LiveCall
 from agents.proxy.dialects.base import MODEL, Dialect, Head
 from agents.proxy.http import EVENTS, Receive, Refusal, Send, refuse, respond
 from agents.proxy.replies import Failure, Finish
+
+log = logging.getLogger(__name__)
 
 #: Longest silence on a stream: keep-alives are promised at least every 3 s.
 KEEP_ALIVE_S = 2.5
@@ -23,6 +26,8 @@ class Answer:
         self._gone = False
         self._is_silent, self._sent_at = False, 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._encoder = dialect.stream(self._head, call.request)
+        self._has_begun = False
 
     async def give(self, receive: Receive) -> None:
         call = self._call
@@ -31,11 +36,21 @@ class Answer:
         try:
             await (self._stream(reader) if call.request.stream else self._whole(reader))
             call.acknowledged = not self._gone
+        except Exception:
+            # The call is on record; its client hears that it must not wait for more.
+            log.exception("the answer to call %s of execution %s broke", call.number, call.session.execution.id)
+            await self._break_off(Failure("engine", INTERNAL_ERROR))
         finally:
             call.leave(reader)
             watcher.cancel()
             if self._timer is not None:
                 self._timer.cancel()
+
+    async def _break_off(self, failure: Failure) -> None:
+        if not self._has_begun:
+            return await refuse(self._send, self._dialect, Refusal(failure.kind, failure.message), self._call.id)
+        body = self._encoder.event(failure)
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def _watch(self, receive: Receive, reader: asyncio.Event) -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -52,14 +67,14 @@ class Answer:
                 return
         last = self._call.events[-1]
         if isinstance(last, Failure):
-            return await refuse(self._send, self._dialect, Refusal(last.kind, last.message))
+            return await self._break_off(last)
         if isinstance(last, Finish):
             whole = self._dialect.whole(self._head, self._call.request, self._call.parser.reply, last)
+            self._has_begun = True
             await respond(self._send, 200, whole, self._id)
 
     async def _stream(self, reader: asyncio.Event) -> None:
-        call, encoder = self._call, self._dialect.stream(self._head, self._call.request)
-        num_sent, started, loop = 0, False, asyncio.get_running_loop()
+        call, encoder, loop, num_sent = self._call, self._encoder, asyncio.get_running_loop(), 0
         self._sent_at = loop.time()
         self._watch_silence(reader)
         while not self._gone:
@@ -73,10 +88,10 @@ class Answer:
             if not events and not self._is_silent:
                 continue
             self._is_silent, self._sent_at = False, loop.time()
-            if not started:
+            if not self._has_begun:
                 if events and isinstance(events[0], Failure):
-                    return await refuse(self._send, self._dialect, Refusal(events[0].kind, events[0].message))
-                started = True
+                    return await self._break_off(events[0])
+                self._has_begun = True
                 await self._send({"type": "http.response.start", "status": 200, "headers": [*EVENTS, *self._id]})
                 await self._send({"type": "http.response.body", "body": encoder.start(), "more_body": True})
             num_sent += len(events)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import secrets
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,17 +14,18 @@ from typing import Any, TypeVar
 import orjson
 import psycopg
 
-from agents.proxy import dialects, threads
+from agents.proxy import canonical, dialects, threads
 from agents.proxy.answer import Answer
-from agents.proxy.call import LiveCall, Services
-from agents.proxy.canonical import BadRequest, ModelRequest
+from agents.proxy.call import INTERNAL_ERROR, LiveCall, Services
+from agents.proxy.canonical import BadRequest, ModelRequest, Sampling
 from agents.proxy.dialects import models
 from agents.proxy.dialects.base import Dialect
+from agents.proxy.encodings import codings
 from agents.proxy.engine import CONTEXT_MARGIN_TOKENS, FIRST_TOKEN_S, IDLE_S, EngineClient
 from agents.proxy.forward import Elsewhere, Peers
 from agents.proxy.http import Receive, Refusal, Scope, Send, decoded, read_body, refuse, respond, too_long
 from agents.proxy.ownership import Identity, Ownership
-from agents.proxy.record import Prepared
+from agents.proxy.record import Prepared, unplaced
 from agents.proxy.recorder import DATABASE_GONE, RECORD_WITHIN_S, Recorder
 from agents.proxy.registry import Sessions
 from agents.proxy.router import Router
@@ -134,6 +136,8 @@ class ProxyApp:
         prefix, _, rest = path.removeprefix("/x/").partition("/")
         key, route = (prefix, f"/{rest}") if path.startswith("/x/") else ("", path)
         dialect = dialects.of_path(route)
+        session: Session | None = None
+        raw = b""
         try:
             try:
                 session = await self._session(key)
@@ -145,9 +149,10 @@ class ProxyApp:
             if method != "POST" or route not in dialects.BY_PATH:
                 raise Refusal("not_found", f"{method} {route} is not served here")
             raw = await read_body(receive)
-            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-            encoding = headers.get("content-encoding", "identity")
-            if encoding != "identity":
+            told = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+            headers = dict(told)
+            encoding = ",".join(value for name, value in told if name == "content-encoding")
+            if codings(encoding):
                 raw = await self._in_thread(decoded, raw, encoding)
             if route in dialects.COUNTS:
                 return await respond(send, 200, await self._count(session, dialect, raw))
@@ -159,6 +164,9 @@ class ProxyApp:
             return await refuse(send, dialect, _unavailable())
         except ConnectionResetError:
             return None
+        except Exception as error:
+            log.exception("%s %s broke the proxy", method, route)
+            return await self._break_off(send, dialect, session, raw, error)
         await Answer(call, dialect, send).give(receive)
 
     async def _session(self, key: str) -> Session:
@@ -190,7 +198,7 @@ class ProxyApp:
             request = await self._resumed(session, request)
             prepared = await self._offload(session.prepare, request, headers)
         joined = session.retried(request_hash, headers, prepared)
-        if joined is not None:
+        if joined is not None and joined.request.dialect == dialect.name:
             return joined
         room = session.context_tokens - CONTEXT_MARGIN_TOKENS - len(prepared.input_ids)
         if room < 1:
@@ -209,10 +217,27 @@ class ProxyApp:
         self._spawn(call.run())
         return call
 
+    async def _break_off(
+        self, send: Send, dialect: Dialect, session: Session | None, raw: bytes, error: Exception
+    ) -> None:
+        """Answer a request that broke the proxy before it became a call, and keep it for whoever looks into it."""
+        id = secrets.token_hex(16)
+        if session is not None and raw:
+            request = ModelRequest(dialect.name, [], [], Sampling(), False)
+            digest = hashlib.sha256(raw).hexdigest()
+            call = LiveCall(self.services, session, request, digest, raw, unplaced(), dialect.tool_id_prefix, 0, id=id)
+            call.number = session.take_number()
+            try:
+                await call.give_up(f"the request broke the recording proxy: {type(error).__name__}: {error}")
+            except Exception:
+                log.exception("request %s of execution %s is not on record", id, session.execution.id)
+        await refuse(send, dialect, Refusal("broken", INTERNAL_ERROR), id)
+
     async def _resumed(self, session: Session, request: ModelRequest) -> ModelRequest:
         """A request that names the reply it follows, with all that was said before."""
         execution = session.execution
-        rows = await self.services.store.thread(execution.id, execution.attempt, request.follows)
+        follows = request.follows.replace("\0", "")  # which no text in the database can hold
+        rows = await self.services.store.thread(execution.id, execution.attempt, follows)
         if not rows:
             raise Refusal(
                 "thread_not_found", "this execution has no such reply to go on from: send the whole conversation"
@@ -322,4 +347,6 @@ def _parse(dialect: Dialect, raw: bytes) -> ModelRequest:
         raise BadRequest(f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
+    if canonical.is_too_deep(body):
+        raise BadRequest(f"the body is nested too deeply; at most {canonical.MAX_DEPTH} levels are taken")
     return dialect.read(body)

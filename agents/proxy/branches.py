@@ -13,7 +13,8 @@ Every reason is read off the request and the record:
 * *dropped-answer*: the last answer, its end, or answers without visible content are gone.
 
 A request that keeps an assistant turn of its conversation and leaves the recorded tokens before that turn's end, for
-none of these reasons, is a false fork.
+none of these reasons, is a false fork. So is one that seems to drop an answer, and has its text in a turn that was not
+recognised.
 """
 
 from __future__ import annotations
@@ -65,6 +66,9 @@ _NOTICE_CHARS = 240
 #: Among how many of a request's first messages a summary stands.
 _OPENING = 8
 
+#: A text of so many characters without spaces stands nowhere by accident.
+_TELLING_CHARS = 16
+
 #: Ids on either side that a departure shows.
 _SHOWN_IDS = 24
 
@@ -87,6 +91,10 @@ def branch(
     """
     why, gone = _reason(match, messages, role, history)
     left = departure(match, conversation, input_ids, prefix_tokens, start)
+    if left is None and why in ("", EDITED, "dropped-answer"):
+        kept = [call for call in gone if _is_kept_otherwise(call, match, messages)]
+        left = _left(min(kept, key=lambda call: call.number), input_ids) if kept else None
+        return (why, None) if left is None else (UNEXPLAINED, left)
     if left is None:
         return why, None
     if why in TRUE_BRANCHES and (not gone or not gone.isdisjoint(left.call.turns())):
@@ -137,12 +145,33 @@ def departure(match: Match, conversation: str, input_ids: Int32s, prefix_tokens:
     for call in turns:
         if call in held:
             continue
-        path = call.path(call.path_tokens)
-        same = common_prefix(path, input_ids)
-        if same < len(path):
-            shown = slice(same, same + _SHOWN_IDS)
-            return Departure(call, same, tuple(path[shown].tolist()), tuple(input_ids[shown].tolist()))
+        if (left := _left(call, input_ids)) is not None:
+            return left
     return None
+
+
+def _left(call: RecordedCall, input_ids: Int32s) -> Departure | None:
+    """Where the input leaves a call's path; None when it begins with all of it."""
+    path = call.path(call.path_tokens)
+    same = common_prefix(path, input_ids)
+    if same == len(path):
+        return None
+    shown = slice(same, same + _SHOWN_IDS)
+    return Departure(call, same, tuple(path[shown].tolist()), tuple(input_ids[shown].tolist()))
+
+
+def _is_kept_otherwise(call: RecordedCall, match: Match, messages: list[Message]) -> bool:
+    """Whether an answer that seems to be gone stands in the request all the same, inside a turn that was not
+    recognised: its harness kept it, so its tokens should have stayed."""
+    known = {turn.at for turn in match.turns}
+    others = [m for at, m in enumerate(messages) if m["role"] == "assistant" and at not in known]
+    return any(_holds(m["content"], call.reply["content"]) for m in others)
+
+
+def _holds(text: str, reply: str) -> bool:
+    """Whether a turn holds a reply, whatever became of its white space. A short one may stand there by accident."""
+    held, said = "".join(text.split()), "".join(reply.split())
+    return bool(said) and said in held and (len(said) >= _TELLING_CHARS or 2 * len(said) >= len(held))
 
 
 def _held(parent: RecordedCall | None, prefix_tokens: int) -> set[RecordedCall]:

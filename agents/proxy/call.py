@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from agents.proxy import finished
+from agents.proxy.archive import compressed
 from agents.proxy.canonical import ModelRequest
 from agents.proxy.engine import (
     FIRST_TOKEN_S,
@@ -33,13 +34,15 @@ from agents.proxy.ownership import Identity
 from agents.proxy.parsing import ReplyParser
 from agents.proxy.record import Prepared
 from agents.proxy.recorder import DATABASE_GONE, NotRecorded, Recorder
-from agents.proxy.replies import COUNTED, Event, Failure, Finish
+from agents.proxy.replies import BROKEN, COUNTED, Event, Failure, Finish
 from agents.proxy.router import Router
 from agents.proxy.session import Session
-from agents.proxy.store import CellRow, Recorded, Store, compressed
+from agents.proxy.store import CellRow, Recorded, Store
 
 log = logging.getLogger(__name__)
 
+#: What a client hears of a fault in here; its request's id leads to the record and the log.
+INTERNAL_ERROR = "internal error of the recording proxy"
 #: How often a held call tells the execution's clock.
 HELD_REPORT_S = 1.0
 #: A held call whose client has left gives up its place after so long; until then a retry may join it.
@@ -98,7 +101,11 @@ class LiveCall:
 
     def __post_init__(self) -> None:
         self.parser = ReplyParser(
-            self.session.rendering, self.request.sampling.stop, self.tool_id_prefix, self.request.tools
+            self.session.rendering,
+            self.request.sampling.stop,
+            self.tool_id_prefix,
+            self.request.tools,
+            self.request.continues_last,
         )
         self.input_tokens = len(self.prepared.input_ids)
         self.num_messages = len(self.request.messages)
@@ -136,14 +143,23 @@ class LiveCall:
         except NotRecorded as error:
             log.error("call %s of execution %s is lost: %s", self.number, self.session.execution.id, error)
             last = Failure("unavailable", "the recording database does not answer; this call was not recorded")
-        except Exception:
+        except Exception as error:
             log.exception("call %s of execution %s broke", self.number, self.session.execution.id)
-            last = Failure("engine", "internal error of the recording proxy")
+            last = await self._salvage(error)
         finally:
             self.is_done = True
             self.session.close(self)
         self._publish([last])
         self._shrink()
+
+    async def _salvage(self, broken: Exception) -> Failure:
+        """Keep what was sampled, whatever broke: quarantined, for nothing of it may be trained."""
+        try:
+            why = f"the recording proxy broke: {type(broken).__name__}: {broken}"
+            await self._commit(await self.services.offload(finished.salvaged_row, self, why))
+        except Exception:
+            log.exception("call %s of execution %s is lost", self.number, self.session.execution.id)
+        return Failure("engine", INTERNAL_ERROR)
 
     async def _run(self) -> Event:
         if len(self.raw_request) >= LARGE_REQUEST_BYTES:
@@ -354,7 +370,7 @@ class LiveCall:
             state = "quarantined"
         else:
             state = "complete" if self._readers else "truncated"
-        if not await self._commit(end, error, state):
+        if not await self._keep(end, error, state):
             return False
         session.record(await services.offload(finished.recorded_call, self))
         if revised := session.take_revisions():
@@ -367,12 +383,18 @@ class LiveCall:
 
     async def count(self) -> bool:
         """Record a call that only wanted its input counted; nothing continues it. False when its attempt has ended."""
-        return await self._commit(Finish(COUNTED, 0), "", "complete")
+        return await self._keep(Finish(COUNTED, 0), "", "complete")
 
-    async def _commit(self, end: Finish | None, error: str, state: str) -> bool:
+    async def give_up(self, why: str) -> None:
+        """Record a request that broke the proxy before anything was sampled; nothing continues it."""
+        await self._keep(Finish(BROKEN, 0), why, "failed")
+
+    async def _keep(self, end: Finish | None, error: str, state: str) -> bool:
+        return await self._commit(await self.services.offload(finished.encoded_row, self, end, error, state))
+
+    async def _commit(self, values: dict[str, Any]) -> bool:
         """False when the attempt has ended. Another call that has this number, of a proxy before us, keeps it."""
         services = self.services
-        values = await services.offload(finished.encoded_row, self, end, error, state)
         while (outcome := await services.recorder.record(values, services.identity)) is Recorded.NUMBER_TAKEN:
             self.number = values["number"] = self.session.take_number()
         return outcome is Recorded.DONE

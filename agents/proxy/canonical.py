@@ -8,8 +8,8 @@ newlines at the end of a user's, and whether an absent text is `null` or `""`.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +19,13 @@ import orjson
 
 Message = dict[str, Any]
 Tool = dict[str, Any]
+
+#: Dialects in which a last assistant message is the beginning of the reply.
+PREFILLING = frozenset({"anthropic-messages"})
+
+#: How deep a value may be nested. orjson writes 254 levels, and what holds the value adds its own.
+MAX_DEPTH = 128
+_WRITERS_DEPTH = 254
 
 #: A line that names the build and a nonce of the conversation; it stands first in a system block.
 _BILLING = re.compile(r"^x-anthropic-billing-header:[^\n]*\n*", re.IGNORECASE)
@@ -135,12 +142,63 @@ def assistant(content: str, tool_calls: list[dict[str, Any]] | None = None) -> M
     return message
 
 
+def schema(given: Any, tool: str, properties: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The JSON schema of a tool's arguments, that of `properties` where none is given. Raises BadRequest.
+
+    Lists stand for empty objects where harnesses write them so: languages without objects of their own do.
+    """
+    if not given:
+        return {"type": "object", "properties": dict(properties or {})}
+    if not isinstance(given, dict):
+        raise BadRequest(f"the schema of tool {tool[:80]!r} must be an object, not {type(given).__name__}")
+    return {name: _subschema(name, value) for name, value in given.items()}
+
+
+def _subschema(name: str, value: Any) -> Any:
+    if value == [] and name in ("properties", "patternProperties", "$defs", "definitions"):
+        return {}
+    if isinstance(value, dict):
+        return {inner: _subschema(inner, item) for inner, item in value.items()}
+    return [_subschema("", item) for item in value] if isinstance(value, list) else value
+
+
 def tool_call(id: str, name: str, arguments: Any) -> dict[str, Any]:
     """Arguments as an object where they are one, else as the text that they are."""
     if isinstance(arguments, str):
-        with contextlib.suppress(orjson.JSONDecodeError):
-            arguments = orjson.loads(arguments)
+        arguments = _opened(arguments)
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _opened(text: str) -> Any:
+    """What a text says in JSON; the text itself where it says nothing, or nothing that can be written again."""
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+    return text if unwritable(value) else value
+
+
+def unwritable(value: Any) -> str:
+    """Why a value cannot be written as JSON and read again as the same, wherever it stands; "" when it can."""
+    if is_too_deep(value):
+        return f"it is nested more than {MAX_DEPTH} levels deep"
+    try:
+        orjson.dumps(value)
+        json.dumps(value, allow_nan=False)  # orjson writes null for NaN
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def is_too_deep(value: Any) -> bool:
+    """Whether it may fail to be written once it stands inside a message, a row or a reply."""
+    for _ in range(_WRITERS_DEPTH - MAX_DEPTH):
+        value = [value]
+    try:
+        orjson.dumps(value)
+    except TypeError as error:
+        return "recursion limit" in str(error).lower()  # orjson tells its errors apart by their words alone
+    return False
 
 
 def tool_call_ids(message: Message) -> tuple[str, ...]:
@@ -174,8 +232,7 @@ def forces_tool(body: Mapping[str, Any]) -> bool:
 def flatten(name: str, value: Any, into: dict[str, str], depth: int = 4) -> None:
     """Add the leaves of a nested value, each under its path; objects that are written as text are opened."""
     if isinstance(value, str) and value.startswith("{") and depth:
-        with contextlib.suppress(orjson.JSONDecodeError):
-            value = orjson.loads(value)
+        value = _opened(value)
     if isinstance(value, Mapping) and depth:
         for key, inner in value.items():
             flatten(f"{name}.{key}", inner, into, depth - 1)

@@ -26,6 +26,8 @@ from agents.proxy.profiles.base import AUXILIARY, MAIN, SUB_AGENT, SUMMARY_SUFFI
 
 #: How many auxiliary calls are remembered in case one proves to have compacted a conversation.
 _LOOSE = 8
+#: How much of a harness's own name for a conversation becomes its name on record.
+NAME_CHARS = 100
 
 
 @dataclass(slots=True, eq=False)
@@ -365,7 +367,7 @@ class Conversations:
         if not name:
             number = sum(c.family == kind for c in self._by_name.values()) + 1
             name = MAIN if kind == MAIN and number == 1 else f"{kind}-{number}"
-            name = place.key if kind != MAIN and place.key else name
+            name = place.key[:NAME_CHARS] if kind != MAIN and place.key else name
             while name in self._by_name:
                 number += 1
                 name = f"{kind}-{number}"

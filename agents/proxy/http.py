@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import secrets
 import time
-import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import zstandard
-
+from agents.proxy import encodings
 from agents.proxy.canonical import ModelRequest
 from agents.proxy.dialects.base import MODEL, Dialect, Head
 
@@ -61,25 +59,16 @@ async def read_body(receive: Receive) -> bytes:
     return b"".join(chunks)
 
 
-def decoded(raw: bytes, encoding: str) -> bytes:
+def decoded(raw: bytes, header: str) -> bytes:
     """A body that its sender compressed. Raises Refusal when it cannot be read or is too large."""
     try:
-        if encoding in ("gzip", "deflate"):
-            reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
-            body = reader.decompress(raw, MAX_BODY_BYTES + 1)
-        elif encoding == "zstd":
-            with zstandard.ZstdDecompressor().stream_reader(raw) as stream:
-                body = stream.read(MAX_BODY_BYTES + 1)
-        else:
-            raise Refusal("bad_request", f"content-encoding {encoding} is not understood; known: gzip, deflate, zstd")
-    except (zlib.error, zstandard.ZstdError) as error:
-        raise Refusal("bad_request", f"the body is not {encoding}: {error}") from error
-    if len(body) > MAX_BODY_BYTES:
-        raise Refusal("too_large", f"the body unpacks to over {MAX_BODY_BYTES} bytes")
-    return body
+        return encodings.decoded(raw, header, MAX_BODY_BYTES)
+    except encodings.Undecodable as error:
+        raise Refusal("too_large" if error.is_large else "bad_request", str(error)) from error
 
 
-async def refuse(send: Send, dialect: Dialect, refusal: Refusal) -> None:
+async def refuse(send: Send, dialect: Dialect, refusal: Refusal, id: str = "") -> None:
+    """`id`: of the request, where something is on record under it."""
     if refusal.stream is not None:
         await send({"type": "http.response.start", "status": 200, "headers": EVENTS})
         return await send({"type": "http.response.body", "body": refusal.stream})
@@ -87,7 +76,7 @@ async def refuse(send: Send, dialect: Dialect, refusal: Refusal) -> None:
     extra = [(b"retry-after", str(RETRY_AFTER_S).encode())] if refusal.kind == "unavailable" else []
     # The official clients would try a 409 again.
     extra += [] if passes else [(b"x-should-retry", b"false")]
-    extra.append((dialect.request_id_header, f"req_{secrets.token_hex(12)}".encode()))
+    extra.append((dialect.request_id_header, (id or f"req_{secrets.token_hex(12)}").encode()))
     await respond(send, dialect.status(refusal.kind), dialect.error(refusal.kind, refusal.message), extra)
 
 

@@ -47,6 +47,10 @@ class RecordedCall:
     kept: tuple[RecordedCall, ...] = ()
     #: The last assistant message of its prompt, where that is none that the policy sampled as it stands.
     echo: Message | None = None
+    #: The beginning of the reply that its client gave, and the hashes of what stands before it.
+    begun: Message | None = None
+    begun_key: bytes = b""
+    begun_spoken_key: bytes = b""
     reply_key: bytes = field(init=False)
     full_key: bytes = field(init=False)
 
@@ -57,6 +61,13 @@ class RecordedCall:
     @property
     def spoken_full_key(self) -> bytes:
         return canonical.extend_key(self.spoken_key, self.reply_key)
+
+    @property
+    def turn(self) -> Message:
+        """The reply with what its client began it with, as one turn."""
+        if self.begun is None:
+            return self.reply
+        return self.reply | {"content": self.begun["content"] + self.reply["content"]}
 
     @property
     def input_tokens(self) -> int:
@@ -96,10 +107,22 @@ class Turn:
     is_cut: bool = False
     #: Answers that went on with a broken one, which the harness appended to it.
     continuations: tuple[RecordedCall, ...] = ()
+    #: It holds what the client began the reply with, too.
+    is_glued: bool = False
 
     @property
     def is_whole(self) -> bool:
         return not self.is_cut and not self.continuations
+
+    def after(self, key: bytes, spoken_key: bytes) -> tuple[bytes, bytes]:
+        """The chains' links after this whole turn: those after the call's reply, wherever its prompt ends."""
+        call = self.call
+        if self.is_glued and call.begun is not None:
+            begun = canonical.message_key(call.begun)
+            key = call.prompt_key if key == call.begun_key else canonical.extend_key(key, begun)
+            is_known = spoken_key == call.begun_spoken_key
+            spoken_key = call.spoken_key if is_known else canonical.extend_key(spoken_key, begun)
+        return canonical.extend_key(key, call.reply_key), canonical.extend_key(spoken_key, call.reply_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +159,7 @@ class CallIndex:
         self._by_tool_call: dict[str, RecordedCall] = {}
         self._by_reply: dict[bytes, list[RecordedCall]] = {}
         self._at_spoken: dict[bytes, list[RecordedCall]] = {}
+        self._at_begun: dict[bytes, list[RecordedCall]] = {}
 
     def add(self, call: RecordedCall) -> None:
         self.calls.append(call)
@@ -143,6 +167,10 @@ class CallIndex:
         self._at_prompt.setdefault(call.prompt_key, []).append(call)
         self._at_spoken.setdefault(call.spoken_key, []).append(call)
         self._by_reply.setdefault(call.reply_key, []).append(call)
+        if call.begun is not None:
+            self._by_reply.setdefault(canonical.message_key(call.turn), []).append(call)
+            for key in {call.begun_key, call.begun_spoken_key}:
+                self._at_begun.setdefault(key, []).append(call)
         self._by_tool_call.update((id, call) for id in canonical.tool_call_ids(call.reply) if id)
 
     def recognise(
@@ -158,26 +186,36 @@ class CallIndex:
         Calls at this prompt come first, then those before which the same was said in another context, then others after
         the turn `before`. Tool-call ids win over arguments, since echoes come back re-ordered, coerced and filled with
         defaults; a text that the echo leaves out beside its calls changes nothing either. An edited text is another
-        turn.
+        turn. A reply that its client began comes back as a turn of its own, or glued to that beginning.
         """
         here = self._at_prompt.get(prompt_key) or self._at_spoken.get(spoken_key, [])
         for call in reversed(here):
             if is_echo(message, call.reply):
                 return Turn(at, call)
+        begun = self._at_begun.get(prompt_key) or self._at_begun.get(spoken_key, [])
+        for call in reversed(begun):
+            if is_echo(message, call.turn):
+                return Turn(at, call, is_glued=True)
         ids = canonical.tool_call_ids(message)
         linked = self._by_tool_call.get(ids[0]) if ids else None
         if linked is not None and is_echo(message, linked.reply):
             return Turn(at, linked)
+        if linked is not None and is_echo(message, linked.turn):
+            return Turn(at, linked, is_glued=True)
         for call in reversed(here):
             if found := self._continued(message, call, linked):
                 return Turn(at, call, continuations=found)
         for call in (*reversed(here), *([linked] if linked is not None else [])):
             if is_beginning(message, call.reply):
                 return Turn(at, call, is_cut=True)
-        alike = self._by_reply.get(canonical.message_key(message), [])
+        for call in reversed(begun):
+            if call.begun is not None and _is_longer(message, call.begun) and is_beginning(message, call.turn):
+                return Turn(at, call, is_cut=True, is_glued=True)
+        key = canonical.message_key(message)
+        alike = self._by_reply.get(key, [])
         later = [call for call in alike if before is not None and call.number > before.number]
         found_alike = next(iter(later), alike[-1] if alike else None)
-        return None if found_alike is None else Turn(at, found_alike)
+        return None if found_alike is None else Turn(at, found_alike, is_glued=found_alike.reply_key != key)
 
     def match(self, messages: list[Message], tools: list[Tool]) -> Match:
         keys, spoken = [canonical.context_key(tools)], [b""]
@@ -188,9 +226,9 @@ class CallIndex:
                 turn = self.recognise(message, keys[-1], spoken[-1], i, turns[-1].call if turns else None)
             if turn is not None:
                 turns.append(turn)
-            link = turn.call.reply_key if turn is not None and turn.is_whole else canonical.message_key(message)
-            keys.append(canonical.extend_key(keys[-1], link))
-            spoken.append(spoken[-1] if message["role"] == "system" else canonical.extend_key(spoken[-1], link))
+            key, said = follow(message, turn, keys[-1], spoken[-1])
+            keys.append(key)
+            spoken.append(said)
         found: tuple[RecordedCall | None, After, int] = (None, "prompt", 0)
         for i in range(len(messages), 0, -1):
             if (call := self._after_reply.get(keys[i])) is not None:
@@ -227,6 +265,15 @@ class CallIndex:
         return ()
 
 
+def follow(message: Message, turn: Turn | None, key: bytes, spoken_key: bytes) -> tuple[bytes, bytes]:
+    """The chains' links after a message, which may be a turn that the policy sampled."""
+    if turn is not None and turn.is_whole:
+        return turn.after(key, spoken_key)
+    link = canonical.message_key(message)
+    is_system = message["role"] == "system"
+    return canonical.extend_key(key, link), spoken_key if is_system else canonical.extend_key(spoken_key, link)
+
+
 def is_echo(message: Message, reply: Message) -> bool:
     """Whether an assistant message of a request is this reply, as harnesses give replies back."""
     ids, given = canonical.tool_call_ids(message), canonical.tool_call_ids(reply)
@@ -252,6 +299,11 @@ def is_beginning(message: Message, reply: Message) -> bool:
     if len(ids) < len(given):
         return bool(ids or text) and said.startswith(text) and (text == said or not ids)
     return not ids and bool(text) and said.startswith(text) and text != said
+
+
+def _is_longer(message: Message, other: Message) -> bool:
+    """Whether a message says more than another."""
+    return len(_squeezed(message["content"])) > len(_squeezed(other["content"]))
 
 
 def _is_same_use(echoed: dict[str, Any], sampled: dict[str, Any]) -> bool:

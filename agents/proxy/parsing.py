@@ -1,9 +1,9 @@
 """Sampled ids to the pieces of a reply, while they arrive (proxy.md, Rendering and parsing).
 
 Text goes out as soon as no later token can change it: half characters, white space that may turn out to be trailing,
-and the beginning of a stop string wait. A tool call goes out whole, at its closing token. A malformed one goes out as
-the text that it is and marks the reply. Replies of a family whose thoughts and tool calls no single tokens mark are
-read by its renderer when they are whole.
+and the beginning of a stop string wait. A tool call goes out whole, at its closing token. A malformed one, and one that
+no JSON can say to a harness, goes out as the text that it is and marks the reply with the reason. Replies of a family
+whose thoughts and tool calls no single tokens mark are read by its renderer when they are whole.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from renderers.base import ToolCallParseStatus
 
+from agents.proxy import canonical
 from agents.proxy.rendering import Rendering
 from agents.proxy.replies import Piece, ReasoningPiece, Reply, TextPiece, ToolUse
 
@@ -29,6 +30,7 @@ class ReplyParser:
         stop: Sequence[str] = (),
         tool_id_prefix: str = "call_",
         tools: Sequence[dict[str, Any]] = (),
+        continues: bool = False,
     ) -> None:
         self._rendering = rendering
         self._decoder = rendering.tokenizer.incremental()
@@ -36,7 +38,9 @@ class ReplyParser:
         self._tool_id_prefix = tool_id_prefix
         #: Their schemas say of what type an argument is, in formats that write all of them as text.
         self._tools = list(tools) or None
-        self._state = _REASONING if rendering.opens_thinking else _START
+        #: The client began the text: white space right behind that is part of it.
+        self._continues = continues
+        self._state = _TEXT if continues else _REASONING if rendering.opens_thinking else _START
         self._block: list[int] = []
         self._held = ""
         self._drafted: list[int] | None = None
@@ -157,28 +161,34 @@ class ReplyParser:
 
     def _emit(self, text: str, pieces: list[Piece]) -> None:
         """Send text; white space before the first character of a reply's text or reasoning is dropped."""
-        begun = self.reply.reasoning if self._state == _REASONING else self.reply.content
+        begun = self.reply.reasoning if self._state == _REASONING else self.reply.content or self._continues
         text = text if begun else text.lstrip()
         if text:
             self._add(ReasoningPiece(text) if self._state == _REASONING else TextPiece(text), pieces)
 
     def _close_tool(self, pieces: list[Piece]) -> None:
         block, self._block, self._state = self._block, [], _TEXT
-        calls = self._rendering.renderer.parse_response(block, tools=self._tools).tool_calls
+        parsed = self._parsed(block)
+        calls = parsed.tool_calls if parsed is not None else []
         uses = [use for call in calls if (use := self._use(call)) is not None]
         if calls and len(uses) == len(calls):
             self._emit_held(pieces)
             for use in uses:
                 self._add(use, pieces)
             return
-        self.reply.malformed = True
+        self._blame("no tool call stands between its marks")
         if not self.stopped_by:
             self._held += self._rendering.tokenizer.decode(block)
             self._emit_held(pieces)
 
     def _read_whole(self, pieces: list[Piece]) -> None:
         ids, self._block = self._block, []
-        parsed = self._rendering.renderer.parse_response(ids, tools=self._tools)
+        parsed = self._parsed(ids)
+        if parsed is None:
+            self._state, self._held = _TEXT, self._rendering.tokenizer.decode(ids)
+            if not self._cut_at_stop(pieces):
+                self._emit(self._held.rstrip(), pieces)
+            return
         reasoning = (parsed.reasoning_content or "").strip()
         if reasoning:
             self.reasoning_tokens = len(self._rendering.tokenizer.encode(reasoning))
@@ -186,17 +196,33 @@ class ReplyParser:
         uses = [(call, self._use(call)) for call in parsed.tool_calls]
         self._state, self._held = _TEXT, parsed.content
         self._held += "".join(call.raw for call, use in uses if use is None)
-        self.reply.malformed = any(use is None for _, use in uses)
         if not self._cut_at_stop(pieces):
             self._emit(self._held.rstrip(), pieces)
         for _, use in uses:
             if use is not None:
                 self._add(use, pieces)
 
+    def _parsed(self, ids: list[int]) -> Any:
+        """What the renderer reads in ids; None where it cannot, which marks the reply."""
+        try:
+            return self._rendering.renderer.parse_response(ids, tools=self._tools)
+        except Exception as error:  # a policy samples anything: thousands of digits, thousands of brackets
+            self._blame(f"its parser gave up: {type(error).__name__}: {error}"[:200])
+            return None
+
+    def _blame(self, why: str) -> None:
+        self.reply.malformed, self.reply.fault = True, self.reply.fault or why
+
     def _use(self, call: Any) -> ToolUse | None:
         """None for a malformed call."""
-        is_whole = isinstance(call.name, str) and isinstance(call.arguments, dict)
-        if call.status is not ToolCallParseStatus.OK or not is_whole:
+        if call.status is not ToolCallParseStatus.OK:
+            why = f"the tool call is {call.status.value.replace('_', ' ')}"
+        elif not isinstance(call.name, str) or not isinstance(call.arguments, dict):
+            why = "its name is no text or its arguments are no object"
+        else:
+            why = canonical.unwritable([call.name, call.arguments])
+        if why:
+            self._blame(why)
             return None
         return ToolUse(self._tool_id_prefix + secrets.token_hex(12), call.name, call.arguments)
 

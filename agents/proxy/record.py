@@ -20,7 +20,7 @@ from agents.proxy.conversations import Conversations, Place
 from agents.proxy.matching import CallIndex, Match, RecordedCall, Turn
 from agents.proxy.profiles.base import AUXILIARY, Profile
 from agents.proxy.rendering import CannotBridge, Rendering
-from agents.proxy.replies import COUNTED, Reply
+from agents.proxy.replies import UNSAMPLED, Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,8 @@ class Prepared:
     #: Canonical messages that the call adds, for the transcript.
     messages: list[Message]
     opening_key: bytes = b""
+    #: The beginning of the reply that the client gave.
+    begun: Message | None = None
 
     @property
     def false_fork(self) -> bool:
@@ -67,7 +69,7 @@ class Prepared:
 
     def recorded(self, number: int, num_messages: int, output_ids: Int32s, reply: Message) -> RecordedCall:
         """The call as later ones build on it."""
-        match = self.match
+        match, begun = self.match, self.begun
         echo = next((m for m in reversed(self.messages) if m["role"] == "assistant"), None)
         return RecordedCall(
             number=number,
@@ -75,7 +77,7 @@ class Prepared:
             prefix_tokens=self.prefix_tokens,
             new_input_ids=self.new_input_ids,
             output_ids=output_ids,
-            num_messages=num_messages,
+            num_messages=num_messages - (begun is not None),
             prompt_key=match.prompt_key,
             reply=reply,
             role=self.role,
@@ -85,7 +87,18 @@ class Prepared:
             is_after_reply=match.after == "reply",
             kept=match.kept,
             echo=echo,
+            begun=begun,
+            begun_key=match.keys[-2] if begun is not None else b"",
+            begun_spoken_key=match.spoken_keys[-2] if begun is not None else b"",
         )
+
+
+def unplaced() -> Prepared:
+    """Of a request that could not be prepared: no place, no ids."""
+    none = np.empty(0, np.int32)
+    return Prepared(
+        Match(None, "prompt", 0, b"", ()), Place(AUXILIARY, None), AUXILIARY, AUXILIARY, "", None, 0, none, none, []
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -127,8 +140,9 @@ class Record:
             departure = departing(match, place.name, input_ids, prefix, 0)
             reason = reason if departure is None else "re-rendered"
         opening = canonical.opening_key(request.messages, request.tools)
+        begun = request.messages[-1] if request.continues_last else None
         return Prepared(
-            match, place, place.role, place.name, reason, departure, prefix, new_ids, input_ids, added, opening
+            match, place, place.role, place.name, reason, departure, prefix, new_ids, input_ids, added, opening, begun
         )
 
     def begin(self, number: int, request: ModelRequest, prepared: Prepared) -> Prepared:
@@ -144,10 +158,10 @@ class Record:
         self.conversations.add(call)
 
     def restore(self, rows: Iterable[Any]) -> None:
-        """Rebuild from the rows of agents_call, oldest first; rows that only counted tokens are left out."""
+        """Rebuild from the rows of agents_call, oldest first; rows that were never sampled for are left out."""
         by_number: dict[int, RecordedCall] = {}
         for row in rows:
-            if row.finish_reason == COUNTED:
+            if row.finish_reason in UNSAMPLED:
                 continue
             call, request = self._restored(row, by_number.get(row.parent_number))
             by_number[row.number] = call
@@ -167,24 +181,28 @@ class Record:
             key, spoken, before = (
                 (parent.full_key, parent.spoken_full_key, parent.num_messages + 1)
                 if is_after_reply
-                else (parent.prompt_key, parent.spoken_key, parent.num_messages)
+                else (parent.prompt_key, parent.spoken_key, parent.num_messages + (parent.begun is not None))
             )
         kept: list[RecordedCall] = []
+        begun, begun_at = None, (b"", b"")
+        if row.dialect in canonical.PREFILLING and not messages and is_after_reply and parent is not None:
+            begun, begun_at = parent.turn, (parent.prompt_key, parent.spoken_key)
+            if parent.begun is not None:
+                begun_at = (parent.begun_key, parent.begun_spoken_key)
         for message in messages:
             turn = self.index.recognise(message, key, spoken) if message["role"] == "assistant" else None
-            link = canonical.message_key(message)
             if turn is not None and turn.is_whole:
                 kept.append(turn.call)
-                link = turn.call.reply_key
-            key = canonical.extend_key(key, link)
-            spoken = spoken if message["role"] == "system" else canonical.extend_key(spoken, link)
+            is_begun = row.dialect in canonical.PREFILLING and message["role"] == "assistant"
+            begun, begun_at = (message, (key, spoken)) if is_begun else (None, (b"", b""))
+            key, spoken = matching.follow(message, turn, key, spoken)
         call = RecordedCall(
             number=row.number,
             parent=parent,
             prefix_tokens=row.prefix_tokens,
             new_input_ids=delta.new_input_ids,
             output_ids=delta.output_ids,
-            num_messages=before + len(messages),
+            num_messages=before + len(messages) - (begun is not None),
             prompt_key=key,
             reply=Reply.from_json(row.reply).message(),
             role=row.role,
@@ -194,6 +212,9 @@ class Record:
             is_after_reply=is_after_reply,
             kept=tuple(kept),
             echo=next((m for m in reversed(messages) if m["role"] == "assistant"), None),
+            begun=begun,
+            begun_key=begun_at[0],
+            begun_spoken_key=begun_at[1],
         )
         return call, ModelRequest("", messages, tools, canonical.Sampling(), False)
 
@@ -212,12 +233,18 @@ class Record:
             prefix, new = 0, self.rendering.prompt(messages, request.tools, body)
             added = ([{"role": "tools", "tools": request.tools}] if request.tools else []) + messages
         else:
-            reached = parent.path_tokens if match.after == "reply" else parent.input_tokens
-            rest = self.rendering.continuation(messages[match.start :], match.after, body)
-            closing = self._closing(parent.output_ids.tolist()) if match.after == "reply" else []
-            prefix, new = reached - rest.num_dropped, closing + rest.ids
             added = messages[match.start :]
-        return prefix, self._reopen(new) if request.continues_last else new, added
+            reached = parent.path_tokens if match.after == "reply" else parent.input_tokens
+            closing = self._closing(parent.output_ids.tolist()) if match.after == "reply" else []
+            after = match.after
+            if after == "prompt" and parent.begun is not None and not (request.continues_last and not added):
+                # That prompt ends in the open turn that its client began; it stands here closed.
+                closing, after = [self.rendering.close_id], "reply"
+            rest = self.rendering.continuation(added, after, body)
+            prefix, new = reached - rest.num_dropped, closing + rest.ids
+        if request.continues_last:
+            prefix, new = self._reopen(parent, prefix, new)
+        return prefix, new, added
 
     def _rendered(self, request: ModelRequest, match: Match) -> tuple[int, list[int], list[Message]]:
         """The same for the whole request rendered anew: what it shares with the parent's path is kept (§2.1)."""
@@ -240,6 +267,8 @@ class Record:
             ids = self._cut(ids, len(message.get("tool_calls", ())))
             if not ids:
                 return None
+        if turn.is_glued and turn.call.begun is not None:
+            ids = self.rendering.tokenizer.encode(turn.call.begun["content"]) + ids
         for later in turn.continuations:
             if ids and ids[-1] in self.rendering.stop_ids:
                 ids = ids[:-1]
@@ -255,8 +284,12 @@ class Record:
         """The closing token that the template adds where the policy sampled none."""
         return [] if ids and ids[-1] in self.rendering.stop_ids else [self.rendering.close_id]
 
-    def _reopen(self, ids: list[int]) -> list[int]:
+    def _reopen(self, parent: RecordedCall | None, prefix: int, ids: list[int]) -> tuple[int, list[int]]:
         """The last assistant turn is to be continued: drop its end and the next generation prompt."""
         rendering = self.rendering
         end = len(ids) - len(rendering.separator) - len(rendering.generation_prompt)
-        return ids[: end - 1] if end > 0 and ids[end - 1] in rendering.stop_ids else ids
+        if end > 0 and ids[end - 1] in rendering.stop_ids:
+            return prefix, ids[: end - 1]
+        if end == 0 and parent is not None and parent.path(prefix)[-1] in rendering.stop_ids:
+            return prefix - 1, []
+        return prefix, ids

@@ -7,8 +7,10 @@ from typing import Any
 
 import orjson
 
-#: Reason of the end of a call that only wanted its input counted.
-COUNTED = "counted"
+#: Reasons of the end of a call that only wanted its input counted, and of one whose request broke the proxy.
+COUNTED, BROKEN = "counted", "broken"
+#: Nothing continues calls that ended so.
+UNSAMPLED = frozenset({COUNTED, BROKEN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The end. `reason` is one of stop, stop_sequence, length, tool_calls, or COUNTED."""
+    """The end. `reason` is one of stop, stop_sequence, length, tool_calls, or of UNSAMPLED."""
 
     reason: str
     output_tokens: int
@@ -59,12 +61,15 @@ Event = Piece | Finish | Failure
 
 @dataclass(slots=True)
 class Reply:
-    """A reply as the harness sees it. Texts are trimmed of white space at both ends."""
+    """A reply as the harness sees it. Texts are trimmed of white space at both ends, one that goes on from what the
+    client began only at its end."""
 
     content: str = ""
     reasoning: str = ""
     tool_calls: list[ToolUse] = field(default_factory=list)
     malformed: bool = False
+    #: Why its first malformed tool call is none.
+    fault: str = ""
     #: (kind, start in the text or among the tool calls) of each stretch, in the order in which they were sampled.
     _stretches: list[tuple[type[Piece], int]] = field(default_factory=list, repr=False, compare=False)
 

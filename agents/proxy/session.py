@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.config import RunConfig
+from agents.proxy.archive import Archive
 from agents.proxy.canonical import ModelRequest
 from agents.proxy.matching import CallIndex, RecordedCall
 from agents.proxy.profiles.base import AUXILIARY, Profile
@@ -58,6 +59,7 @@ class Session:
     record_of_calls: Record = field(init=False)
     next_number: int = 0
     sticky_cell: int | None = None
+    archive: Archive = field(default_factory=Archive)
     held: HeldClock = field(default_factory=HeldClock)
     num_in_flight: int = 0
     used_at: float = 0.0
@@ -156,6 +158,8 @@ class Session:
     def restore(self, rows: list[Any]) -> None:
         """Rebuild the record from the database's rows, oldest first."""
         self.record_of_calls.restore(rows)
+        for row in rows:
+            self.archive.hold(row.request_hash, row.archived_bytes)
         self.next_number = max((row.number for row in rows), default=-1) + 1
 
 

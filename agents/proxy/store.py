@@ -11,7 +11,6 @@ from typing import Any
 
 import orjson
 import psycopg
-import zstandard
 from psycopg.rows import dict_row, namedtuple_row
 from psycopg_pool import AsyncConnectionPool
 
@@ -36,8 +35,11 @@ WHERE id = %(execution)s AND attempt = %(attempt)s AND state = 'running' AND pro
 """
 
 _CALLS = """
-SELECT number, parent_number, prefix_tokens, tokens, messages, reply, role, conversation, malformed, finish_reason
-FROM agents_call WHERE execution_id = %(execution)s AND attempt = %(attempt)s ORDER BY number
+SELECT c.number, c.parent_number, c.prefix_tokens, c.tokens, c.messages, c.reply, c.role, c.conversation, c.malformed,
+    c.finish_reason, c.dialect, c.request_hash, COALESCE(length(b.body), 0) AS archived_bytes
+FROM agents_call c JOIN agents_execution e ON e.id = c.execution_id
+    LEFT JOIN agents_requestbody b ON b.run_id = e.run_id AND b.hash = c.request_hash
+WHERE c.execution_id = %(execution)s AND c.attempt = %(attempt)s ORDER BY c.number
 """
 
 _THREAD = """
@@ -63,7 +65,7 @@ WITH live AS (
     FOR SHARE
 ), archived AS (
     INSERT INTO agents_requestbody (run_id, hash, body, created_at)
-    SELECT %(run)s, %(request_hash)s, %(body)b, now() FROM live
+    SELECT %(run)s, %(request_hash)s, %(body)b, now() FROM live WHERE length(%(body)b) > 0
     ON CONFLICT (run_id, hash) DO NOTHING
 ), recorded AS (
     INSERT INTO agents_call (
@@ -166,7 +168,7 @@ class CellRow:
 
 @dataclass(slots=True)
 class CallRow:
-    """One row of agents_call, with the raw request for the archive: as it came, or compressed already."""
+    """One row of agents_call, with the raw request as the archive keeps it."""
 
     execution: int
     attempt: int
@@ -190,8 +192,8 @@ class CallRow:
     sampling: dict[str, Any]
     versions: list[list[int]]
     request_hash: str
-    raw_request: bytes
-    archived: bytes
+    #: The raw request, compressed; empty where it is not kept.
+    body: bytes
     #: [kind, payload] of each event that the call is worth in the run's log.
     events: list[list[Any]]
     messages: list[dict[str, Any]]
@@ -206,12 +208,10 @@ class CallRow:
     held_s: float
 
     def encode(self) -> dict[str, Any]:
-        """As the database takes it, the raw request compressed. Work for a thread, not for the event loop."""
+        """As the database takes it. Work for a thread, not for the event loop."""
         values = {name: getattr(self, name) for name in CallRow.__slots__}
         values |= {name: _json(values[name]) for name in ("departure", "sampling", "versions", "messages", "reply")}
         values |= {name: _storable(values[name]) for name in ("model_asked", "error", "conversation")}
-        raw, archived = values.pop("raw_request"), values.pop("archived")
-        values["body"] = archived or compressed(raw)
         events = values.pop("events")
         if events:
             values["events"] = _json(events)
@@ -312,11 +312,6 @@ class Store:
         async with self.pool.connection() as connection:
             cursor = await connection.execute(statement, values)
             return await cursor.fetchone()
-
-
-def compressed(raw: bytes) -> bytes:
-    """A raw request as the archive keeps it."""
-    return zstandard.ZstdCompressor(level=3).compress(raw)
 
 
 def key_hash(key: str) -> bytes:

@@ -18,6 +18,7 @@ BY_PATH: dict[str, Dialect] = {
     "/v1/messages/count_tokens": ANTHROPIC_MESSAGES,
     "/v1/responses/input_tokens": OPENAI_RESPONSES,
 }
+BY_NAME: dict[str, Dialect] = {dialect.name: dialect for dialect in BY_PATH.values()}
 #: Paths that ask for the length of a request.
 COUNTS = frozenset({"/v1/messages/count_tokens", "/v1/responses/input_tokens"})
 

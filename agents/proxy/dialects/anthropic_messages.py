@@ -9,6 +9,7 @@ import orjson
 from agents.proxy import canonical
 from agents.proxy.canonical import BadRequest, Message, ModelRequest, Sampling
 from agents.proxy.dialects.base import (
+    FIELDS,
     Dialect,
     Head,
     StreamEncoder,
@@ -29,8 +30,11 @@ _TYPES = {
     "dead_key": "invalid_request_error",
     "too_large": "request_too_large",
     "engine": "api_error",
+    "broken": "api_error",
     "unavailable": "overloaded_error",
 }
+#: Wishes that are recorded; the run's settings decide.
+_ASKED = ("temperature", "top_p", "top_k", "thinking", "tool_choice", "output_config")
 #: What a provider would do besides sampling.
 _PROVIDERS_WORK = {
     "mcp_servers": "no tool is run here; offer its tools as tools of your own",
@@ -71,6 +75,7 @@ class AnthropicMessages(Dialect):
     name = "anthropic-messages"
     reply_id_prefix = "msg_"
     tool_id_prefix = "toolu_"
+    fields = FIELDS | {*_PROVIDERS_WORK, *_ASKED, "max_tokens", "stop_sequences", "thread"}
     keep_alive = b'event: ping\ndata: {"type":"ping"}\n\n'
     request_id_header = b"request-id"
 
@@ -93,7 +98,7 @@ class AnthropicMessages(Dialect):
             sampling=Sampling(
                 expect_max_tokens(body, "max_tokens"),
                 expect_stop(body.get("stop_sequences"), "stop_sequences"),
-                asked(body, "temperature", "top_p", "top_k", "thinking", "tool_choice", "output_config"),
+                asked(body, *_ASKED),
             ),
             stream=bool(expect(body, "stream", bool, False)),
             model=str(body.get("model") or ""),
@@ -271,7 +276,7 @@ def _tool(tool: Any) -> dict[str, Any]:
         function["description"] = tool["description"]
     own = next((given for kind, given in _OWN_SCHEMAS.items() if str(tool.get("type")).startswith(kind)), {})
     properties = {name: {"type": kind} for name, kind in own.items()}
-    function["parameters"] = tool.get("input_schema") or {"type": "object", "properties": properties}
+    function["parameters"] = canonical.schema(tool.get("input_schema"), tool["name"], properties)
     return {"type": "function", "function": function}
 
 

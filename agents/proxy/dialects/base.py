@@ -21,8 +21,14 @@ ERRORS = {
     "dead_key": 409,
     "too_large": 413,
     "engine": 500,
+    "broken": 500,
     "unavailable": 503,
 }
+
+#: Fields of a body that every dialect reads.
+FIELDS = frozenset({"client_metadata", "messages", "metadata", "model", "stream", "system", "tool_choice", "tools"})
+#: How much of one wish is recorded, in bytes of JSON.
+MAX_WISH_BYTES = 16 * 1024
 
 #: Stop strings that engines take.
 MAX_STOPS = 32
@@ -56,6 +62,8 @@ class Dialect(ABC):
     name: str
     reply_id_prefix: str
     tool_id_prefix: str
+    #: Fields of a body that it reads. Others are archived as long as there is room.
+    fields: frozenset[str]
     #: Sent on an idle stream; clients ignore it.
     keep_alive: bytes
     #: Header in which clients look for the id of their request.
@@ -138,5 +146,9 @@ def expect_stop(value: Any, name: str) -> tuple[str, ...]:
 
 
 def asked(body: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Settings that the harness wanted and the run decides."""
-    return {name: body[name] for name in names if body.get(name) is not None}
+    """Settings that the harness wanted and the run decides; of a large one, its size."""
+    wishes = {name: body[name] for name in names if body.get(name) is not None}
+    for name, wish in wishes.items():
+        if (size := len(orjson.dumps(wish))) > MAX_WISH_BYTES:
+            wishes[name] = {"left_out_bytes": size}
+    return wishes

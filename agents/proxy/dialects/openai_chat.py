@@ -9,6 +9,7 @@ import orjson
 from agents.proxy import canonical
 from agents.proxy.canonical import BadRequest, Message, ModelRequest, Sampling
 from agents.proxy.dialects.base import (
+    FIELDS,
     Dialect,
     Head,
     StreamEncoder,
@@ -43,6 +44,7 @@ _CODES = {
     "dead_key": ("invalid_request_error", "execution_ended"),
     "too_large": ("invalid_request_error", "request_too_large"),
     "engine": ("server_error", None),
+    "broken": ("server_error", None),
     "unavailable": ("server_error", "overloaded"),
 }
 
@@ -51,6 +53,19 @@ class OpenAIChat(Dialect):
     name = "openai-chat"
     reply_id_prefix = "chatcmpl-"
     tool_id_prefix = "call_"
+    fields = FIELDS | {
+        *_ASKED,
+        *(
+            "functions",
+            "logit_bias",
+            "max_completion_tokens",
+            "max_tokens",
+            "modalities",
+            "n",
+            "stop",
+            "stream_options",
+        ),
+    }
     keep_alive = b": keep-alive\n\n"
 
     def parse(self, body: dict[str, Any]) -> ModelRequest:
@@ -150,20 +165,28 @@ class _Stream(StreamEncoder):
 def _message(message: dict[str, Any], where: str) -> Message:
     role = expect(message, "role", str, "")
     if role == "assistant":
-        calls = [
-            canonical.tool_call(
-                str(call.get("id", "")), str(call["function"].get("name", "")), call["function"].get("arguments", "")
-            )
-            for call in expect(message, "tool_calls", list, [])
-            if isinstance(call, dict) and isinstance(call.get("function"), dict)
-        ]
-        return canonical.assistant(canonical.text_of(message.get("content"), f"{where}.content"), calls)
+        for name in ("function_call", "audio"):
+            if message.get(name):
+                raise BadRequest(f"{where}.{name} is not supported: send texts and tool_calls")
+        calls = expect(message, "tool_calls", list, [])
+        said = canonical.text_of(message.get("content"), f"{where}.content") or expect(message, "refusal", str, "")
+        return canonical.assistant(said, [_call(call, f"{where}.tool_calls[{i}]") for i, call in enumerate(calls)])
     if role not in _ROLES:
         raise BadRequest(f"{where}.role is {role!r}; known roles: system, developer, user, assistant, tool")
     known: Message = {"role": _ROLES[role], "content": canonical.text_of(message.get("content"), f"{where}.content")}
     if role == "tool":
         known["tool_call_id"] = str(message.get("tool_call_id", ""))
     return known
+
+
+def _call(call: Any, where: str) -> dict[str, Any]:
+    """A tool call of the history. A custom one is a function of one string, as it is to the policy."""
+    for kind in ("function", "custom"):
+        known = call.get(kind) if isinstance(call, dict) else None
+        if isinstance(known, dict):
+            given = known.get("arguments", "") if kind == "function" else {"input": known.get("input", "")}
+            return canonical.tool_call(str(call.get("id", "")), str(known.get("name", "")), given)
+    raise BadRequest(f"{where} must be {{'type': 'function', 'function': {{'name': …}}}}, or the same of a custom tool")
 
 
 def _tool(tool: Any) -> dict[str, Any]:
@@ -173,7 +196,7 @@ def _tool(tool: Any) -> dict[str, Any]:
     known: dict[str, Any] = {"name": function["name"]}
     if function.get("description"):
         known["description"] = function["description"]
-    known["parameters"] = function.get("parameters") or {"type": "object", "properties": {}}
+    known["parameters"] = canonical.schema(function.get("parameters"), function["name"])
     return {"type": "function", "function": known}
 
 

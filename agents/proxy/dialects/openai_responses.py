@@ -8,7 +8,7 @@ import orjson
 
 from agents.proxy import canonical
 from agents.proxy.canonical import BadRequest, ModelRequest, Sampling
-from agents.proxy.dialects.base import Dialect, Head, StreamEncoder, asked, expect, expect_max_tokens
+from agents.proxy.dialects.base import FIELDS, Dialect, Head, StreamEncoder, asked, expect, expect_max_tokens
 from agents.proxy.dialects.openai_chat import error_body, too_long_text
 from agents.proxy.dialects.responses_items import read_input
 from agents.proxy.dialects.responses_stream import ID_PREFIX, ResponsesStream
@@ -45,6 +45,7 @@ class OpenAIResponses(Dialect):
     name = "openai-responses"
     reply_id_prefix = ID_PREFIX
     tool_id_prefix = "call_"
+    fields = FIELDS | {*_STATEFUL, *_REPEATED, "input"}
     #: An event of its own: clients that measure the time between events do not see comments.
     keep_alive = b'event: keepalive\ndata: {"type":"keepalive"}\n\n'
 

@@ -35,6 +35,8 @@ def read_input(value: Any) -> list[Message]:
         if not isinstance(item, dict):
             raise BadRequest(f"input[{i}] must be an object")
         reader.read(item, f"input[{i}]")
+    if not reader.messages:
+        raise BadRequest("input holds nothing that anybody said: send at least one message, tool call or tool result")
     return reader.messages
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from agents.proxy import canonical
 from agents.proxy.canonical import BadRequest, Tool
 from agents.proxy.dialects.base import expect
 from agents.proxy.replies import ToolUse
@@ -78,7 +79,7 @@ _ITEM_OF = {kind: (item, prefix) for item, (kind, prefix) in CALLS.items()}
 
 def read_tools(tools: list[Any]) -> tuple[list[Tool], dict[str, WireTool]]:
     """Canonical tools, and what each of their names means on the wire. Raises BadRequest."""
-    canonical: list[Tool] = []
+    offered: list[Tool] = []
     known: dict[str, WireTool] = {}
     for tool in tools:
         if not isinstance(tool, dict):
@@ -94,11 +95,11 @@ def read_tools(tools: list[Any]) -> tuple[list[Tool], dict[str, WireTool]]:
             kind = expect(one, "type", str, "")
             wire = WireTool(kind, kind if kind in _OWN else _name(one), namespace)
             name = qualified(namespace, wire.name)
-            found = _canonical(one, name)
+            found = _as_function(one, name)
             if found is not None:
-                canonical.append(found)
+                offered.append(found)
                 known[name] = wire
-    return canonical, known
+    return offered, known
 
 
 def qualified(namespace: str | None, name: str) -> str:
@@ -152,7 +153,7 @@ def arguments_of(item: dict[str, Any]) -> tuple[str, Any]:
     return qualified(item.get("namespace"), str(item.get("name", ""))), item.get("arguments", "")
 
 
-def _canonical(tool: dict[str, Any], name: str) -> Tool | None:
+def _as_function(tool: dict[str, Any], name: str) -> Tool | None:
     """None for a tool that the provider would run."""
     kind = tool.get("type")
     if kind in _OWN:
@@ -161,7 +162,7 @@ def _canonical(tool: dict[str, Any], name: str) -> Tool | None:
     if tool.get("description"):
         function["description"] = tool["description"]
     if kind == "function":
-        function["parameters"] = tool.get("parameters") or {"type": "object", "properties": {}}
+        function["parameters"] = canonical.schema(tool.get("parameters"), name)
     elif kind == "custom":
         grammar = tool.get("format")
         if isinstance(grammar, dict) and grammar.get("definition"):

@@ -1,5 +1,7 @@
 """What single dialects accept, leave out and refuse beyond the conversation itself."""
 
+import json
+
 import anthropic
 import httpx
 import openai
@@ -135,3 +137,119 @@ def test_wishes_that_the_run_decides_are_recorded_and_not_obeyed(stage: Backstag
     assert {(r["sampling_params"]["temperature"], r["sampling_params"]["top_p"]) for r in engine.requests} == {
         (1.0, 1.0)
     }
+
+
+CUSTOM_CALL = {"id": "c1", "type": "custom", "custom": {"name": "patch", "input": "NEEDLE"}}
+
+
+def _post(base: str, path: str, body: dict) -> httpx.Response:
+    return httpx.post(base + path, json={"model": "m", "max_tokens": 9} | body)
+
+
+def test_a_custom_call_in_a_chat_is_a_call_of_one_string(stage: Backstage, base: str) -> None:
+    turn = {"role": "assistant", "content": None, "tool_calls": [CUSTOM_CALL]}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "ok"}
+    assert _post(base, "/v1/chat/completions", {"messages": [*GO, turn, result]}).status_code == 200
+    assert '{"name": "patch", "arguments": {"input": "NEEDLE"}}' in _prompt(stage)
+
+
+def test_a_refusal_that_comes_back_is_what_was_said(stage: Backstage, base: str) -> None:
+    turn = {"role": "assistant", "content": None, "refusal": "I will not."}
+    assert _post(base, "/v1/chat/completions", {"messages": [*GO, turn, *GO]}).status_code == 200
+    assert "assistant\nI will not.<|im_end|>" in _prompt(stage)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "why"),
+    [
+        ("/v1/chat/completions", {"tool_calls": [{"id": "c1", "type": "mcp", "mcp": {}}]}, "tool_calls[0] must be"),
+        ("/v1/chat/completions", {"tool_calls": ["x"]}, "tool_calls[0] must be"),
+        ("/v1/chat/completions", {"function_call": {"name": "f", "arguments": "{}"}}, "function_call is not supported"),
+        ("/v1/chat/completions", {"audio": {"id": "a"}}, "audio is not supported"),
+    ],
+)
+def test_nothing_that_a_chats_turn_holds_is_dropped_without_a_word(
+    stage: Backstage, base: str, path: str, body: dict, why: str
+) -> None:
+    refused = _post(base, path, {"messages": [*GO, {"role": "assistant", "content": "x"} | body, *GO]})
+    assert refused.status_code == 400
+    assert why in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("item", ["web_search_call", "mcp_list_tools", "ghost_snapshot"])
+def test_an_input_of_notes_alone_is_refused(stage: Backstage, base: str, item: str) -> None:
+    refused = _post(base, "/v1/responses", {"input": [{"type": item, "id": "w"}]})
+    assert refused.status_code == 400
+    assert "nothing that anybody said" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "tool"),
+    [
+        ("/v1/chat/completions", lambda schema: {"type": "function", "function": {"name": "f", "parameters": schema}}),
+        ("/v1/messages", lambda schema: {"name": "f", "input_schema": schema}),
+        ("/v1/responses", lambda schema: {"type": "function", "name": "f", "parameters": schema}),
+    ],
+)
+def test_an_empty_list_stands_for_the_object_that_a_schema_wants(stage: Backstage, base: str, path: str, tool) -> None:
+    inner = {"type": "object", "properties": [], "required": []}
+    schema = {"type": "object", "properties": {"a": inner}, "$defs": []}
+    said = {"messages": GO, "input": "go"}
+    assert _post(base, path, said | {"tools": [tool(schema)]}).status_code == 200
+    wanted = (
+        '{"type": "object", "properties": {"a": {"type": "object", "properties": {}, "required": []}}, "$defs": {}}'
+    )
+    assert wanted in _prompt(stage)
+    assert _post(base, path, said | {"tools": [tool([])]}).status_code == 200
+    assert '"parameters": {"type": "object", "properties": {}}' in _prompt(stage)
+    refused = _post(base, path, said | {"tools": [tool("string")]})
+    assert "the schema of tool 'f' must be an object, not str" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+def test_a_body_that_is_nested_too_deeply_to_be_written_again_is_refused(
+    stage: Backstage, base: str, path: str
+) -> None:
+    for depth, word in ((120, ""), (200, "nested too deeply"), (5000, "the body is not JSON")):
+        said = {"model": "m", "max_tokens": 9, "messages": GO, "input": "go", "metadata": "DEEP"}
+        body = json.dumps(said).replace('"DEEP"', "[" * depth + "]" * depth)
+        answer = httpx.post(base + path, content=body)
+        assert (answer.status_code == 200) == (word == ""), answer.text
+        assert word in answer.text
+
+
+def test_arguments_written_as_text_that_are_nested_too_deeply_stay_text(stage: Backstage, base: str) -> None:
+    deep = '{"a": ' + "[" * 300 + "]" * 300 + "}"
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": deep}}
+    turn = {"role": "assistant", "content": None, "tool_calls": [call]}
+    answer = _post(base, "/v1/chat/completions", {"messages": [*GO, turn, {"role": "tool", "tool_call_id": "c"}]})
+    assert answer.status_code == 200
+    assert "[" * 300 in _prompt(stage)
+
+
+def test_a_retry_by_another_dialect_is_another_call(stage: Backstage, base: str) -> None:
+    body = {"model": "m", "max_tokens": 9, "messages": GO, "input": "go"}
+    first = httpx.post(f"{base}/v1/messages", json=body)
+    again = httpx.post(f"{base}/v1/responses", json=body, headers={"x-stainless-retry-count": "1"})
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert again.json()["output"][0]["content"][0]["text"] == "done"
+    assert len(stage.engines[0].requests) == 2
+
+
+def test_a_reply_to_go_on_from_may_have_any_name_and_is_not_found(stage: Backstage, base: str) -> None:
+    for name in ("resp_x", "\x00", "'; --", "漢" * 5000):
+        asked = _post(base, "/v1/responses", {"input": "go", "previous_response_id": name})
+        assert (asked.status_code, asked.json()["error"]["code"]) == (400, "previous_response_not_found")
+        thread = {"type": "continue", "previous_message_id": name}
+        assert _post(base, "/v1/messages", {"messages": GO, "thread": thread}).status_code == 404
+
+
+def test_a_long_name_for_a_conversation_is_recorded_in_part(stage: Backstage, base: str) -> None:
+    run = stage.run(harness="claude-code", context_tokens=32_000, tokens_per_micro_step=32_000)
+    stage.engine(run, "done")
+    execution, base = stage.execution(run)
+    headers = {"x-claude-code-agent-id": "a" * 500, "x-claude-code-session-id": "s" * 500}
+    answer = httpx.post(f"{base}/v1/messages", json={"model": "m", "max_tokens": 9, "messages": GO}, headers=headers)
+    assert answer.status_code == 200
+    [call] = stage.calls(execution)
+    assert (call.state, len(call.conversation)) == ("complete", 100)

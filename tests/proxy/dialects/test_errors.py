@@ -34,6 +34,7 @@ SHAPES = {
     "dead_key": (("ConflictError", "invalid_request_error"), ("ConflictError", "execution_ended")),
     "too_large": (("ContentTooLargeError", "request_too_large"), ("APIStatusError", "request_too_large")),
     "engine": (("InternalServerError", "api_error"), ("InternalServerError", "server_error")),
+    "broken": (("InternalServerError", "api_error"), ("InternalServerError", "server_error")),
     "unavailable": (("OverloadedError", "overloaded_error"), ("InternalServerError", "overloaded")),
 }
 
