@@ -12,6 +12,7 @@ DEBUG = env.flag("GYRE_DEBUG")
 HOST = env.text("GYRE_HOST", "127.0.0.1")
 WEB_PORT = env.integer("GYRE_WEB_PORT", 8700)
 PROXY_PORT = env.integer("GYRE_PROXY_PORT", 8701)
+MIN_FREE_MB = env.integer("GYRE_MIN_FREE_MB", 256)  # read by agents.room in every process; here only checked
 PROXY_SOCKET = GYRE_HOME / "run" / "proxy.sock"
 
 

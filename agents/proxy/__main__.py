@@ -21,7 +21,8 @@ CLIENT_GONE_MS = 120_000
 
 
 def main() -> None:
-    options = _options()
+    home = Path(os.environ.get("GYRE_HOME") or REPO_ROOT / "var").expanduser()
+    options = _options(home)
     logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with _tcp(options.host, options.port) as tcp, _unix(options.socket) as unix:
         address = f"http://{options.host}:{tcp.getsockname()[1]}"
@@ -30,6 +31,7 @@ def main() -> None:
             name=options.name,
             socket=str(options.socket.resolve()),
             address=address,
+            home=home,
             first_token_s=options.first_token_s,
             idle_s=options.idle_token_s,
         )
@@ -51,8 +53,7 @@ def main() -> None:
         uvicorn.Server(config).run(sockets=[tcp, unix])
 
 
-def _options() -> argparse.Namespace:
-    home = Path(os.environ.get("GYRE_HOME") or REPO_ROOT / "var").expanduser()
+def _options(home: Path) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m agents.proxy", description=__doc__)
     parser.add_argument(
         "--name",
