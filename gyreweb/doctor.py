@@ -161,7 +161,7 @@ def _ports() -> Iterator[Finding]:
         yield Finding("ports", Level.OK, f"in use by the Gyre that runs here{f': {mine.web}' if mine else ''}")
         return
     for variable, default in (("GYRE_WEB_PORT", 8700), ("GYRE_PROXY_PORT", 8701)):
-        port = env.integer(variable, default)
+        port = env.port(variable, default)
         if ports.is_free(port):
             yield Finding(variable, Level.OK, f"{port} is free")
         else:

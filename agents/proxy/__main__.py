@@ -62,20 +62,20 @@ def _options(home: Path) -> argparse.Namespace:
     )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument(
-        "--port", type=int, default=int(os.environ.get("GYRE_PROXY_PORT") or 8701), help="0 picks a free one"
+        "--port", type=int, default=os.environ.get("GYRE_PROXY_PORT") or "8701", help="0 picks a free one"
     )
     parser.add_argument("--socket", type=Path, default=home / "run" / "proxy.sock", help="unix socket")
     parser.add_argument("--database-url", default=os.environ.get("DATABASE_URL", ""), help="as DATABASE_URL")
     parser.add_argument(
         "--first-token-s",
         type=float,
-        default=float(os.environ.get("GYRE_PROXY_FIRST_TOKEN_S") or FIRST_TOKEN_S),
+        default=os.environ.get("GYRE_PROXY_FIRST_TOKEN_S") or str(FIRST_TOKEN_S),
         help="a call leaves an engine that has sent no token for so long (GYRE_PROXY_FIRST_TOKEN_S)",
     )
     parser.add_argument(
         "--idle-token-s",
         type=float,
-        default=float(os.environ.get("GYRE_PROXY_IDLE_TOKEN_S") or IDLE_S),
+        default=os.environ.get("GYRE_PROXY_IDLE_TOKEN_S") or str(IDLE_S),
         help="the same between two tokens (GYRE_PROXY_IDLE_TOKEN_S)",
     )
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
@@ -92,10 +92,8 @@ def _tcp(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, CLIENT_GONE_MS)
     try:
         listener.bind((host, port))
-    except OSError as error:
-        raise SystemExit(
-            f"{host}:{port} cannot be taken ({error.strerror}); set GYRE_PROXY_PORT to another port"
-        ) from None
+    except (OSError, OverflowError) as error:
+        raise SystemExit(f"{host}:{port} cannot be taken ({error}); set GYRE_PROXY_PORT to another port") from None
     listener.listen(BACKLOG)
     return listener
 

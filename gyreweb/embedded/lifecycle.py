@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gyreweb import env
+from gyreweb import env, homefolder
 from gyreweb.embedded.errors import EmbeddedError
 from gyreweb.embedded.postgres import Postgres
 from gyreweb.embedded.valkey import Valkey
@@ -43,7 +43,7 @@ def servers(home: Path | None = None, scratch: bool = False) -> Iterator[Urls]:
     if named.database and named.redis:
         yield named
         return
-    home = _prepared(home or env.home())
+    home = homefolder.prepared(home or env.home())
     postgres, valkey = Postgres(home, scratch), Valkey(home, scratch)
     with _opened(_users_file(home)) as users:
         try:
@@ -104,18 +104,9 @@ def _users_file(home: Path) -> Path:
     return home / "run" / "embedded.users"
 
 
-def _prepared(home: Path) -> Path:
-    """Make `home` (only what is missing) and its `run` folder, both private to this user."""
-    try:
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (home / "run").mkdir(exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise EmbeddedError(f"cannot write to {home} (GYRE_HOME): {error.strerror}") from error
-    return home
-
-
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # somebody may have cleared it meanwhile
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         yield descriptor
