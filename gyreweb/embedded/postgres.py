@@ -65,8 +65,13 @@ class Postgres:
         self.log = home / "logs" / "postgres.log"
         self.scratch = scratch
 
+    @property
+    def marker(self) -> str:
+        """The argument by which the process is known."""
+        return str(self.data)
+
     def pid(self) -> int | None:
-        return process.find(self._pid_file, str(self.data))
+        return process.find(self._pid_file, self.marker)
 
     def url(self, database: str = DATABASE) -> str:
         """Address of `database`. Only valid while the server runs."""
@@ -88,7 +93,7 @@ class Postgres:
     def stop(self) -> None:
         """Fast shutdown: open transactions are rolled back, the data files are left clean."""
         if (pid := self.pid()) is not None:
-            process.stop(pid, str(self.data), signal.SIGINT)
+            process.stop(pid, self.marker, signal.SIGINT)
 
     @property
     def _pid_file(self) -> Path:
