@@ -26,11 +26,15 @@ REDIS_VARIABLE = "REDIS_URL"
 
 @dataclass(frozen=True)
 class Urls:
-    """`embedded` names the servers that are ours; the others are external."""
+    """`embedded` names the servers that are ours; the others are external.
+
+    `database_socket`: the same database without a network; empty where there is no such way to it.
+    """
 
     database: str
     redis: str
     embedded: frozenset[str] = frozenset()
+    database_socket: str = ""
 
     def environment(self) -> dict[str, str]:
         """The variables that hand these servers to a child process, for which they are external."""
@@ -63,6 +67,7 @@ def servers(home: Path | None = None, scratch: bool = False) -> Iterator[Urls]:
                         for server, external in ((postgres, named.database), (valkey, named.redis))
                         if not external
                     ),
+                    database_socket="" if named.database else postgres.socket_url(),
                 )
             yield urls
         finally:

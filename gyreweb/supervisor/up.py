@@ -10,7 +10,7 @@ from pathlib import Path
 from agents import config
 from gyreweb import embedded, env, reach
 from gyreweb.embedded import ports as tcp
-from gyreweb.supervisor import record
+from gyreweb.supervisor import cellnetwork, record
 from gyreweb.supervisor.children import Child, stop_all
 from gyreweb.supervisor.console import Console
 from gyreweb.supervisor.errors import CannotStart, StopRequested
@@ -58,7 +58,8 @@ def up(options: Options) -> int:
                 with embedded.servers(home) as urls:
                     os.environ |= urls.environment()
                     _prepare_database(options, console)
-                    children = _children(home, host, ports, mine, console)
+                    cells = cellnetwork.choose(urls, console.notice)
+                    children = _children(home, host, ports, cells, mine, console)
                     try:
                         return _run(options, Watch(children, urls, home, console), mine, console)
                     finally:
@@ -94,11 +95,13 @@ def _host() -> str:
     return host
 
 
-def _children(home: Path, host: str, ports: Ports, mine: record.Record, console: Console) -> list[Child]:
+def _children(
+    home: Path, host: str, ports: Ports, cells: cellnetwork.CellNetwork, mine: record.Record, console: Console
+) -> list[Child]:
     variables = environment(ports, record.TOKEN_VARIABLE, mine.token)
     return [
         Child(service, home / "logs" / f"{service.name}.log", variables, console.notice)
-        for service in all_services(home, host, ports)
+        for service in all_services(home, host, ports, cells)
     ]
 
 
