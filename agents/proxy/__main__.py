@@ -100,13 +100,15 @@ def _tcp(host: str, port: int) -> socket.socket:
 
 def _unix(path: Path) -> socket.socket:
     """A socket left over from a process that is gone is replaced."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
         listener.bind(str(path))
     except OSError as error:
-        raise SystemExit(f"{path} cannot be made ({error}); a shorter GYRE_HOME may help") from None
+        raise SystemExit(
+            f"{path} cannot be made ({error}); GYRE_HOME must be a folder that can be written, with a shorter name"
+        ) from None
     path.chmod(0o666)  # the key in the address is what lets a harness in
     listener.listen(BACKLOG)
     return listener

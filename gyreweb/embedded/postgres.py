@@ -162,6 +162,8 @@ class Postgres:
         options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
         command = [*_program("postgres"), "-D", str(self.data), *options]
         self._disown_reused_pid()
+        for left_behind in self.directory.glob(".s.PGSQL.*"):  # a killed server's; its lock names a pid, too
+            left_behind.unlink(missing_ok=True)
         deadline = time.monotonic() + ORPHANS_TIMEOUT_S
         while True:
             server = process.start(NAME, command, self.log, _environment())

@@ -17,6 +17,8 @@ from gyreweb.supervisor.services import Service
 from tests.faults.test_disk_full import cannot_mount
 
 SUPERVISOR = ("-m", "gyreweb.supervisor", "up")
+CLEAN = ("-m", "gyreweb.supervisor", "clean-data")
+WORKER = ("-m", "celery", "-A", "gyreweb.celery", "worker", "--pool", "solo")
 MIGRATE = ("manage.py", "migrate")
 WEB = ("-c", "import gyreweb.asgi")
 PROXY = ("-m", "agents.proxy", "--database-url", "postgresql://nowhere")
@@ -44,6 +46,15 @@ def test_a_home_that_is_a_file_is_named(command: tuple[str, ...], tmp_path: Path
     for home in (file, file / "below"):
         said = ended(command, GYRE_HOME=str(home), GYRE_HTTPS="0")
         assert f"cannot write to {home} (GYRE_HOME): it is a file, or lies below one. Set GYRE_HOME to" in said
+
+
+def test_commands_that_only_look_or_delete_name_a_home_that_is_a_file(tmp_path: Path) -> None:
+    (file := tmp_path / "file").write_text("dear")
+    home = str(file)
+    assert "is a file, not a folder of Gyre's" in ended(CLEAN, GYRE_HOME=home, YES="1")
+    assert "GYRE_HOME must be a folder that can be written" in ended(PROXY, GYRE_HOME=home, GYRE_PROXY_PORT="0")
+    assert "cannot write to" in ended(WORKER, GYRE_HOME=home)
+    assert file.read_text() == "dear"
 
 
 @pytest.mark.parametrize("command", [SUPERVISOR, MIGRATE, WEB], ids=["up", "manage", "web"])

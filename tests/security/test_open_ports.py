@@ -114,6 +114,22 @@ def test_ports_door_and_shared_memory_are_gone_after_kill_9(cells: "subprocess.P
     assert set(os.listdir("/dev/shm")) <= before
 
 
+@pytest.mark.parametrize("namespaces", enclosure.PREFIXES, ids=["as root", "in a user namespace"])
+def test_nothing_but_loopback_leads_into_the_cells_network(
+    prefix: tuple[str, ...], namespaces: tuple[str, ...], tmp_path: Path
+) -> None:
+    if os.geteuid() and "--user" not in namespaces:
+        pytest.skip("only root makes namespaces directly")
+    (tmp_path / "run").mkdir()
+    look = "import os, psutil; up = [name for name, at in psutil.net_if_stats().items() if at.isup]"
+    look += "; print(up, os.listdir('/dev/shm'))"
+    done = subprocess.run(
+        cellnetwork.CellNetwork(namespaces).enclosed((sys.executable, "-c", look)), cwd=env.REPO_ROOT,
+        env=os.environ | {"GYRE_HOME": str(tmp_path)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "['lo'] []\n"
+
+
 def test_only_the_owner_may_ask_for_sockets(cells: "subprocess.Popen[str]", tmp_path: Path) -> None:
     answer(cells)
     assert enclosure.socket_path(tmp_path).stat().st_mode & 0o777 == 0o600
