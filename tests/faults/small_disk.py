@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -130,6 +132,30 @@ def test_an_execution_that_could_not_write_is_made_again_and_the_run_goes_on_by_
     assert evaluate_next(worker)
     execution.refresh_from_db()
     assert (execution.attempt, execution.outcome, execution.reward, execution.reason) == (2, "complete", 1.0, "")
+
+
+def test_a_worker_that_has_nothing_to_do_pauses_runs_and_lets_them_go_on(
+    stage: SocketBackstage, gyre_home: Path, tmp_path: Path
+) -> None:
+    stage.run()
+    ballast, log = gyre_home / "ballast", tmp_path / "worker.log"
+    (reserve := gyre_home / "postgres" / "reserve").parent.mkdir()
+    command = [sys.executable, "-m", "celery", "-A", "gyreweb.celery", "worker", "--pool", "threads"]
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            [*command, "-Q", "executions", "-c", "1", "-l", "INFO"], stdout=output, stderr=output
+        ) as process,
+    ):
+        try:
+            wait_for(reserve.exists)
+            fill(ballast)
+            wait_for(lambda: Run.objects.get().state == Run.State.PAUSED)
+            ballast.unlink()
+            wait_for(lambda: Run.objects.get().state == Run.State.STARTING)
+        finally:
+            ballast.unlink(missing_ok=True)
+            process.terminate()
 
 
 def test_a_verdict_that_was_reached_on_a_full_disk_is_not_written(

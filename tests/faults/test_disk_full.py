@@ -48,7 +48,7 @@ def test_runs_pause_and_go_on_and_postgres_lives_when_a_small_disk_fills_up(tmp_
         timeout=300,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert "3 passed" in done.stdout
+    assert "4 passed" in done.stdout
 
 
 def test_the_disk_of_the_database_counts_where_it_is_another_one(tmp_path: Path) -> None:
