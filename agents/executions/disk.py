@@ -133,7 +133,11 @@ def resume_runs(reason: str) -> None:
     with brief_connection():
         for run in Run.objects.filter(state=Run.State.PAUSED):
             pause = events.newest(run.pk, events.EventKind.RUN_PAUSED)
-            if pause is None or pause.get("code") != CODE or pause.get("host", "") != socket.gethostname():
+            if (
+                pause is None
+                or pause.get("code") != CODE
+                or pause.get("host", socket.gethostname()) != socket.gethostname()
+            ):
                 continue
             try:
                 with transaction.atomic():
