@@ -42,6 +42,7 @@ def _wake_evaluation() -> None:
 
 @worker_ready.connect
 def _on_ready(sender: Any, **_: Any) -> None:
+    this_worker().disk.start()
     if "executions" in sender.app.amqp.queues.consume_from:
         this_worker().harness_server.warm_up()
         clear_directories(this_worker().home)

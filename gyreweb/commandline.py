@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from types import FrameType
 
-from gyreweb import embedded
+from gyreweb import embedded, env
 
 #: Options that make a command of `WITHOUT_SERVERS` read or write the database after all.
 WITH_SERVERS_WHEN = {"simulate": ("--fit-from", "--save")}
@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
             if urls is not None:
                 os.environ |= urls.environment()
             return _run(argv)
-    except embedded.EmbeddedError as error:
+    except (embedded.EmbeddedError, env.BadEnvironment) as error:
         print(f"gyre: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

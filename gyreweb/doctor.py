@@ -11,11 +11,13 @@ from enum import StrEnum
 from pathlib import Path
 
 from agents.harness.sandbox import check as sandbox_check
-from gyreweb import embedded, env, locked
+from agents.room import Gauge
+from gyreweb import embedded, env, homefolder, locked, reach
 from gyreweb.embedded import ports
 from gyreweb.embedded.postgres import in_user_namespace
 from gyreweb.setup import system
-from gyreweb.supervisor import record
+from gyreweb.supervisor import cellnetwork, record
+from trainers.cells import enclosure
 
 GIB = 1024**3
 MIN_DISK_GIB = 5
@@ -153,6 +155,11 @@ def _home() -> Iterator[Finding]:
     good = free >= MIN_DISK_GIB
     remedy = "" if good else f"free {MIN_DISK_GIB} GiB, or set GYRE_HOME to another disk"
     yield Finding("GYRE_HOME", Level.OK if good else Level.WARNING, f"{home}, {free:.0f} GiB free", remedy)
+    gauge = Gauge(home)
+    if gauge.look():
+        yield Finding("disk", Level.MISSING, gauge.message, "free some space, or set GYRE_HOME to another disk")
+    if home.exists() and homefolder.is_open(home):
+        yield Finding("GYRE_HOME mode", Level.WARNING, f"{home} can be read by other users", f"`chmod 700 {home}`")
 
 
 def _ports() -> Iterator[Finding]:
@@ -161,11 +168,40 @@ def _ports() -> Iterator[Finding]:
         yield Finding("ports", Level.OK, f"in use by the Gyre that runs here{f': {mine.web}' if mine else ''}")
         return
     for variable, default in (("GYRE_WEB_PORT", 8700), ("GYRE_PROXY_PORT", 8701)):
-        port = env.integer(variable, default)
+        port = env.port(variable, default)
         if ports.is_free(port):
             yield Finding(variable, Level.OK, f"{port} is free")
         else:
             yield Finding(variable, Level.MISSING, f"{port} is taken", f"set {variable} to a free port")
+
+
+def _listeners() -> Iterator[Finding]:
+    """Who can reach what listens here (docs/architecture.md "Listeners")."""
+    host = env.text("GYRE_HOST", ports.LOOPBACK)
+    if reach.is_loopback(host):
+        yield Finding("dashboard", Level.OK, f"listens on {host}: only this machine reaches it")
+    else:
+        https, behind_proxy = env.flag("GYRE_HTTPS", default=True), env.flag("GYRE_BEHIND_PROXY")
+        problem = reach.problem_with_host(host) or reach.problem_with_plain_http(host, https, behind_proxy)
+        level = Level.MISSING if problem else Level.WARNING
+        yield Finding(
+            "dashboard", level, problem or f"listens on {host}: other machines reach it", "see the text above"
+        )
+    yield _cell_network()
+
+
+def _cell_network() -> Finding:
+    subject, remedy = "network of the cells", "see GYRE_CELL_NETWORK in docs/configuration.md, and keep a firewall"
+    if env.text(cellnetwork.VARIABLE) == cellnetwork.SHARED_WORD:
+        return Finding(subject, Level.WARNING, f"shared by {cellnetwork.VARIABLE}: {cellnetwork.OPEN_PORTS}", remedy)
+    prefix, why = enclosure.find_prefix()
+    if env.text(embedded.DATABASE_VARIABLE):
+        prefix, why = (), f"{embedded.DATABASE_VARIABLE} names a database that is reached over the network"
+    if prefix:
+        return Finding(subject, Level.OK, "their own: no interface leads to their ports")
+    public = reach.public_addresses()
+    detail = f"cannot be their own ({why}): {cellnetwork.OPEN_PORTS}"
+    return Finding(subject, Level.MISSING if public else Level.WARNING, detail, remedy)
 
 
 def _servers() -> Iterator[Finding]:
@@ -193,5 +229,6 @@ def _available_memory() -> int:
 
 
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
-    _python, _packages, _requirements, _torch, _system_packages, _npm, _namespaces, _machine, _home, _ports, _servers,
+    _python, _packages, _requirements, _torch, _system_packages, _npm, _namespaces, _machine, _home, _ports,
+    _listeners, _servers,
 )  # fmt: skip

@@ -1,8 +1,10 @@
 """Environment variables, read loudly: a value that does not parse stops the process with the variable's name."""
 
 import os
+import re
 from pathlib import Path
 
+MAX_PORT = 65535
 REPO_ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -14,12 +16,21 @@ def text(name: str, default: str = "") -> str:
     return os.environ.get(name, "") or default
 
 
-def integer(name: str, default: int) -> int:
+def integer(name: str, default: int, lowest: int | None = None, highest: int | None = None) -> int:
     raw = os.environ.get(name, "")
-    try:
-        return int(raw) if raw else default
-    except ValueError:
-        raise BadEnvironment(f"{name}={raw!r} is not a whole number") from None
+    if not raw:
+        return default
+    if not re.fullmatch(r"-?[0-9]{1,18}", raw):
+        raise BadEnvironment(f"{name}={raw!r} is not a whole number")
+    value = int(raw)
+    if (lowest is not None and value < lowest) or (highest is not None and value > highest):
+        bounds = f"between {lowest} and {highest}" if highest is not None else f"at least {lowest}"
+        raise BadEnvironment(f"{name}={raw} must be {bounds}")
+    return value
+
+
+def port(name: str, default: int) -> int:
+    return integer(name, default, lowest=1, highest=MAX_PORT)
 
 
 def flag(name: str, default: bool = False) -> bool:

@@ -4,15 +4,16 @@ import secrets
 from datetime import timedelta
 from urllib.parse import unquote, urlsplit
 
-from gyreweb import env
+from gyreweb import env, homefolder, reach
 
 BASE_DIR = env.REPO_ROOT
-GYRE_HOME = env.home()
+GYRE_HOME = homefolder.prepared(env.home())
 DEBUG = env.flag("GYRE_DEBUG")
 
 HOST = env.text("GYRE_HOST", "127.0.0.1")
-WEB_PORT = env.integer("GYRE_WEB_PORT", 8700)
-PROXY_PORT = env.integer("GYRE_PROXY_PORT", 8701)
+WEB_PORT = env.port("GYRE_WEB_PORT", 8700)
+PROXY_PORT = env.port("GYRE_PROXY_PORT", 8701)
+MIN_FREE_MB = env.integer("GYRE_MIN_FREE_MB", 256, lowest=1)  # here only checked: agents.room reads it in every process
 PROXY_SOCKET = GYRE_HOME / "run" / "proxy.sock"
 
 
@@ -22,7 +23,6 @@ def _secret_key() -> str:
         return given
     path = GYRE_HOME / "secret_key"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600, exist_ok=True)
         path.write_text(secrets.token_urlsafe(50))
     return path.read_text().strip()
@@ -90,7 +90,9 @@ TEMPLATES = [
 
 def _database() -> dict[str, object]:
     """From `DATABASE_URL`. The embedded server sets that variable itself (gyreweb.embedded)."""
-    size = env.integer("GYRE_DB_POOL_SIZE", 0)  # for processes with many threads that touch the database briefly
+    size = env.integer(
+        "GYRE_DB_POOL_SIZE", 0, lowest=0
+    )  # for processes with many threads that touch the database briefly
     pool = {"pool": {"min_size": 1, "max_size": size, "timeout": 30}} if size else {}
     url = urlsplit(env.text("DATABASE_URL", "postgresql://postgres@127.0.0.1:5432/gyre"))
     return {
@@ -127,6 +129,9 @@ LOGOUT_REDIRECT_URL = "/login/"
 
 # Safe by default. Plain http on loopback needs GYRE_HTTPS=0, which `make up` sets for its own address.
 HTTPS = env.flag("GYRE_HTTPS", default=True)
+BEHIND_PROXY = env.flag("GYRE_BEHIND_PROXY")
+if not HTTPS and (problem := reach.problem_with_plain_http(HOST, HTTPS, BEHIND_PROXY)):
+    raise env.BadEnvironment(problem)
 SECURE_SSL_REDIRECT = HTTPS
 SESSION_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_SECURE = HTTPS
@@ -135,7 +140,6 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
 SECURE_HSTS_PRELOAD = HTTPS
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
-BEHIND_PROXY = env.flag("GYRE_BEHIND_PROXY")
 if BEHIND_PROXY:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 CONTENT_SECURITY_POLICY = {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
 
 from django.db import Error as DatabaseError
 
 from agents.actions.finish_execution import finish_execution
 from agents.config import RunConfig
 from agents.core.outcome import Reason, Status, Verdict
-from agents.executions import leases
+from agents.executions import disk, leases
 from agents.executions.keeping import keep
 from agents.executions.leases import Lease
 from agents.executions.worker import Worker
@@ -22,12 +23,22 @@ log = logging.getLogger(__name__)
 
 
 def evaluate_next(worker: Worker) -> bool:
-    """Evaluate the execution that has waited longest. False when none waits."""
+    """Evaluate the execution that has waited longest. False when none waits, or the disk is full."""
+    if worker.disk.holds_evaluation():
+        return False
     lease = leases.lease_evaluation(worker.owner)
     if lease is None:
         return False
+    began = time.monotonic()
     with worker.heartbeat.holding(lease) as hold:
-        verdict, site = _judge(worker, lease)
+        try:
+            verdict, site = _judge(worker, lease)
+        except disk.Full:
+            leases.give_up_one(lease, str(disk.Full()))
+            return False
+        if worker.disk.was_full_since(began) and not hold.lost.is_set():
+            leases.give_up_one(lease, str(disk.Full()))
+            return False
         if hold.lost.is_set():
             return True
         leases.persistently(lambda: finish_execution(lease.execution_id, lease.attempt, verdict, lease.end))
@@ -47,6 +58,9 @@ def _judge(worker: Worker, lease: Lease) -> tuple[Verdict, Worksite | None]:
     except DatabaseError:
         raise
     except (BadTask, OSError) as error:
+        if disk.is_full(error):
+            worker.disk.met(error)
+            raise disk.Full from error
         return _crashed(str(error)), None
     except Exception as error:
         log.exception("evaluation of execution %s attempt %s failed", lease.execution_id, lease.attempt)

@@ -67,6 +67,16 @@ class Heartbeat:
         for hold in holds:
             hold.lose()
 
+    def give_up_all(self, reason: str) -> None:
+        """Stop what runs under these leases at once; it starts again when it may."""
+        with self._lock:
+            holds = [hold for hold in self._holds.values() if not hold.lost.is_set()]
+        for hold in holds:
+            hold.lose()
+        if holds:
+            log.warning("%d executions are given up and start again later: %s", len(holds), reason)
+            leases.give_up(self.owner, reason)
+
     def _beat(self) -> None:
         renewed = time.monotonic()
         while not self._ended.wait(_LOOK_S):

@@ -193,16 +193,17 @@ def renew(owner: str, execution_ids: list[int]) -> None:
         Execution.objects.filter(pk__in=execution_ids, lease_owner=owner).update(lease_expires_at=expiry())
 
 
-def give_up(owner: str) -> None:
+def give_up(owner: str, reason: str = "") -> None:
     """Let every lease of this worker expire now; the scheduler has the executions started again."""
     with brief_connection():
-        Execution.objects.filter(lease_owner=owner, lease_expires_at__isnull=False).update(lease_expires_at=Now())
+        held = Execution.objects.filter(lease_owner=owner, lease_expires_at__isnull=False)
+        held.update(lease_expires_at=Now(), reason=reason)
 
 
-def give_up_one(lease: Lease) -> None:
-    """Let the lease of one attempt expire now."""
+def give_up_one(lease: Lease, reason: str = "") -> None:
+    """Let the lease of one attempt expire now. `reason` stays with the execution until it is finished."""
     with brief_connection():
-        lease.rows().update(lease_expires_at=Now())
+        lease.rows().update(lease_expires_at=Now(), reason=reason)
 
 
 def live_attempts(owner: str, execution_ids: list[int]) -> set[tuple[int, int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 from django.db import transaction
 
 from agents import events
@@ -20,7 +22,7 @@ def pause_run(run_id: int, code: str, reason: str) -> None:
     starting = (Run.State.STARTING, Run.State.RUNNING)
     with brief_connection(), transaction.atomic():
         if Run.objects.filter(pk=run_id, state__in=starting).update(state=Run.State.PAUSED, state_reason=reason):
-            paused = {"by": "worker", "code": code, "reason": reason}
+            paused = {"by": "worker", "host": socket.gethostname(), "code": code, "reason": reason}
             alarm = {"code": code, "message": reason, "severity": "bad"}
             events.record_all(run_id, [(events.EventKind.RUN_PAUSED, paused), (events.EventKind.ALARM_RAISED, alarm)])
 

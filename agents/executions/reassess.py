@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import socket
 import tarfile
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from django.db.models.functions import Now
 
 from agents.actions.reassess_execution import fail_reassessment, finish_reassessment
 from agents.config import parse
+from agents.executions import disk
 from agents.executions.evaluate import evaluation_of
 from agents.executions.leases import brief_connection, persistently
 from agents.executions.worker import Worker
@@ -38,7 +40,9 @@ TASK_CHANGED = "task_changed"
 
 
 def reassess_next(worker: Worker) -> bool:
-    """Work on the oldest wish whose files lie on this machine. False when there is none."""
+    """Work on the oldest wish whose files lie on this machine. False when there is none, or the disk is full."""
+    if worker.disk.holds_evaluation():
+        return False
     wish = _lease(worker.owner)
     if wish is None:
         return False
@@ -47,7 +51,12 @@ def reassess_next(worker: Worker) -> bool:
         _assess(worker, wish, place)
     except DatabaseError:
         raise  # the lease expires and another worker tries
+    except disk.Full:
+        return _retry(wish)
     except (BadTask, OSError, tarfile.TarError, zstandard.ZstdError) as error:
+        if disk.is_full(error):
+            worker.disk.met(error)
+            return _retry(wish)
         _fail(wish, str(error))
     except Exception as error:
         log.exception("re-assessment %s failed", wish.pk)
@@ -63,13 +72,23 @@ def _assess(worker: Worker, wish: Reassessment, place: Path) -> None:
         _fail(wish, f"what execution {execution.pk} left is gone from {socket.gethostname()}")
         return
     site = Worksite.open(Path(task.path), digest(Path(task.path)), DRIVERS[config.harness], worker.home, place)
+    began = time.monotonic()
     try:
         unpack(Path(kept.path), site.workspace)
         verdict = evaluate(worker.evaluation_server, site, evaluation_of(config))
     finally:
         site.workspace.remove()
+    if worker.disk.was_full_since(began):
+        raise disk.Full
     flags = (TASK_CHANGED,) if digest(Path(task.path)) != task.digest else ()
     persistently(lambda: finish_reassessment(wish.pk, verdict, flags))
+
+
+def _retry(wish: Reassessment) -> bool:
+    """Let the wish be taken again, once the disk has room."""
+    with brief_connection():
+        Reassessment.objects.filter(pk=wish.pk).update(lease_expires_at=Now())
+    return False
 
 
 def _fail(wish: Reassessment, error: str) -> None:

@@ -12,11 +12,10 @@ from pathlib import Path
 
 from django.db import Error as DatabaseError
 
-from agents.actions.finish_execution import finish_execution
+from agents.actions.finish_execution import finish_execution, storable
 from agents.core.outcome import HarnessEnd, Reason, Status, Verdict
 from agents.executions import disk, leases, pauses
 from agents.executions.heartbeat import Hold
-from agents.executions.keeping import make_room
 from agents.executions.leases import Lease
 from agents.executions.worker import Worker
 from agents.harness.drivers import DRIVERS
@@ -34,15 +33,12 @@ log = logging.getLogger(__name__)
 
 def run_next(worker: Worker) -> bool:
     """Run the oldest queued execution to the end of its harness. False when none is queued."""
-    if disk.shortage(worker.home):
-        make_room(worker.home, disk.MIN_FREE_BYTES)
-    if reason := disk.shortage(worker.home):
-        disk.pause_runs(reason)
+    if worker.disk.look():
         return False
     lease = leases.lease_next(worker.owner)
     if lease is None:
-        disk.resume_runs(worker.home)
         return False
+    began = time.monotonic()
     with worker.heartbeat.holding(lease) as hold:
         try:
             _Attempt(worker, lease, hold).run()
@@ -52,12 +48,18 @@ def run_next(worker: Worker) -> bool:
             pauses.pause_run(lease.run_id, pauses.NOT_INSTALLED, f"{error}\nThen resume the run.")
             leases.give_up_one(lease)
             return False
+        except disk.Full as error:
+            _retried(worker, hold, str(error))
+            return False
         except SandboxError as error:
+            if worker.disk.was_full_since(began):
+                _retried(worker, hold, f"{disk.Full()}: {error}")
+                return False
             _unresolved(worker, hold, error.code, str(error))
         except (BadTask, OSError) as error:
-            if isinstance(error, OSError) and disk.is_full(error):
-                disk.pause_runs(disk.shortage(worker.home) or f"the disk is full: {error}")
-                leases.give_up_one(lease)
+            if disk.is_full(error):
+                worker.disk.met(error)
+                _retried(worker, hold, f"{disk.Full()}: {error}")
                 return False
             _unresolved(worker, hold, Reason.SANDBOX_NEVER_HEALTHY, str(error))
         except Exception as error:
@@ -72,7 +74,7 @@ class _Attempt:
         self._place = worker.place(lease.run_id, lease.execution_id, lease.attempt)
         self._driver = DRIVERS[lease.config.harness]
         self._installed: Installed | None = None
-        self._started = time.monotonic()
+        self._began = self._started = time.monotonic()
 
     def run(self) -> None:
         lease, server, driver = self._lease, self._worker.harness_server, self._driver
@@ -105,6 +107,8 @@ class _Attempt:
         if self._hold.lost.is_set():
             site.workspace.remove()
             return
+        if self._worker.disk.was_full_since(self._began):
+            raise disk.Full
         report = site.driver.report(Ended(code, sandbox.spec.log, site.workspace.agent_logs))
         malformed = max(report.num_malformed_calls, leases.malformed_calls(lease))
         end = HarnessEnd(report.exit_code(code), timeout, malformed, report.hit_turn_limit)
@@ -159,6 +163,14 @@ class _Attempt:
             if time.monotonic() >= until + held_s:
                 break
         return reason, self._worker.harness_server.end(sandbox).code
+
+
+def _retried(worker: Worker, hold: Hold, reason: str) -> None:
+    """Nothing of the attempt counts; the execution starts again when the scheduler sees its lease expired."""
+    lease = hold.lease
+    shutil.rmtree(worker.place(lease.run_id, lease.execution_id, lease.attempt), ignore_errors=True)
+    if not hold.lost.is_set():
+        leases.give_up_one(lease, storable(reason)[:2000])
 
 
 def _unresolved(worker: Worker, hold: Hold, code: Reason, reason: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from django.conf import settings
 
+from agents.executions.disk import DiskWatch
 from agents.executions.heartbeat import Heartbeat
 from agents.harness.drivers import DRIVERS
 from agents.harness.sandbox.client import SandboxServer
@@ -24,6 +25,7 @@ class Worker:
         self.home, self.proxy_socket = home, proxy_socket
         self.owner = f"{socket.gethostname()}/{os.getpid()}/{start_ticks(os.getpid())}"
         self.heartbeat = Heartbeat(self.owner)
+        self.disk = DiskWatch(home, self.heartbeat)
         self.ending = threading.Event()
         self._servers: list[SandboxServer] = []
 
@@ -44,6 +46,7 @@ class Worker:
     def end(self) -> None:
         """Stop all work; leases are given up."""
         self.ending.set()
+        self.disk.end()
         self.heartbeat.end()
         for server in self._servers:
             server.close()

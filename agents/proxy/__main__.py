@@ -21,7 +21,8 @@ CLIENT_GONE_MS = 120_000
 
 
 def main() -> None:
-    options = _options()
+    home = Path(os.environ.get("GYRE_HOME") or REPO_ROOT / "var").expanduser()
+    options = _options(home)
     logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with _tcp(options.host, options.port) as tcp, _unix(options.socket) as unix:
         address = f"http://{options.host}:{tcp.getsockname()[1]}"
@@ -30,6 +31,7 @@ def main() -> None:
             name=options.name,
             socket=str(options.socket.resolve()),
             address=address,
+            home=home,
             first_token_s=options.first_token_s,
             idle_s=options.idle_token_s,
         )
@@ -51,8 +53,7 @@ def main() -> None:
         uvicorn.Server(config).run(sockets=[tcp, unix])
 
 
-def _options() -> argparse.Namespace:
-    home = Path(os.environ.get("GYRE_HOME") or REPO_ROOT / "var").expanduser()
+def _options(home: Path) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m agents.proxy", description=__doc__)
     parser.add_argument(
         "--name",
@@ -61,20 +62,20 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument(
-        "--port", type=int, default=int(os.environ.get("GYRE_PROXY_PORT") or 8701), help="0 picks a free one"
+        "--port", type=int, default=os.environ.get("GYRE_PROXY_PORT") or "8701", help="0 picks a free one"
     )
     parser.add_argument("--socket", type=Path, default=home / "run" / "proxy.sock", help="unix socket")
     parser.add_argument("--database-url", default=os.environ.get("DATABASE_URL", ""), help="as DATABASE_URL")
     parser.add_argument(
         "--first-token-s",
         type=float,
-        default=float(os.environ.get("GYRE_PROXY_FIRST_TOKEN_S") or FIRST_TOKEN_S),
+        default=os.environ.get("GYRE_PROXY_FIRST_TOKEN_S") or str(FIRST_TOKEN_S),
         help="a call leaves an engine that has sent no token for so long (GYRE_PROXY_FIRST_TOKEN_S)",
     )
     parser.add_argument(
         "--idle-token-s",
         type=float,
-        default=float(os.environ.get("GYRE_PROXY_IDLE_TOKEN_S") or IDLE_S),
+        default=os.environ.get("GYRE_PROXY_IDLE_TOKEN_S") or str(IDLE_S),
         help="the same between two tokens (GYRE_PROXY_IDLE_TOKEN_S)",
     )
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
@@ -91,23 +92,23 @@ def _tcp(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, CLIENT_GONE_MS)
     try:
         listener.bind((host, port))
-    except OSError as error:
-        raise SystemExit(
-            f"{host}:{port} cannot be taken ({error.strerror}); set GYRE_PROXY_PORT to another port"
-        ) from None
+    except (OSError, OverflowError) as error:
+        raise SystemExit(f"{host}:{port} cannot be taken ({error}); set GYRE_PROXY_PORT to another port") from None
     listener.listen(BACKLOG)
     return listener
 
 
 def _unix(path: Path) -> socket.socket:
     """A socket left over from a process that is gone is replaced."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
         listener.bind(str(path))
     except OSError as error:
-        raise SystemExit(f"{path} cannot be made ({error}); a shorter GYRE_HOME may help") from None
+        raise SystemExit(
+            f"{path} cannot be made ({error}); GYRE_HOME must be a folder that can be written, with a shorter name"
+        ) from None
     path.chmod(0o666)  # the key in the address is what lets a harness in
     listener.listen(BACKLOG)
     return listener

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
@@ -32,12 +33,14 @@ from agents.proxy.router import Router
 from agents.proxy.session import Session
 from agents.proxy.store import CONNECTION_WITHIN_S, Store
 from agents.proxy.tokenizer import TOKENISED
+from agents.room import Gauge, Level
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CELLS_EVERY_S = 0.1
 BEAT_EVERY_S = 1.0
+ROOM_EVERY_S = 0.25
 #: How long a new request waits for a database that does not answer.
 ADMIT_WITHIN_S = 10.0
 
@@ -46,13 +49,15 @@ ADMIT_WITHIN_S = 10.0
 class ProxyApp:
     """One process's proxy. Start it through ASGI's lifespan.
 
-    `name` is its identity over restarts; `socket` and `address` are where others reach it.
+    `name` is its identity over restarts; `socket` and `address` are where others reach it. `home` is GYRE_HOME: nothing
+    is recorded while its disk is nearly full.
     """
 
     database_url: str
     name: str = "proxy-0"
     socket: str = ""
     address: str = ""
+    home: Path | None = None
     num_threads: int = 4
     first_token_s: float = FIRST_TOKEN_S
     idle_s: float = IDLE_S
@@ -82,9 +87,10 @@ class ProxyApp:
         self._ownership = Ownership(store.pool)
         identity = await self._ownership.register(self.name, self.socket, self.address)
         self._pool = ThreadPoolExecutor(self.num_threads, "work")
+        gauge = None if self.home is None else Gauge(self.home)
         self.services = Services(
             store,
-            Recorder(store, self.record_within_s),
+            Recorder(store, self.record_within_s, gauge=gauge),
             Router(),
             EngineClient(),
             identity,
@@ -96,6 +102,8 @@ class ProxyApp:
         self._peers = Peers()
         self._spawn(self._watch_cells())
         self._spawn(self._beat(identity))
+        if gauge is not None:
+            self._spawn(self._watch_room(gauge))
         self._spawn(self.sessions.sweep())
 
     async def close(self) -> None:
@@ -183,7 +191,7 @@ class ProxyApp:
         deadline = loop.time() + self.admit_within_s
         while True:
             if self.services.recorder.is_full:
-                raise _unavailable()
+                raise _unavailable(self.services.recorder.lack)
             try:
                 return await ask()
             except DATABASE_GONE:
@@ -304,6 +312,17 @@ class ProxyApp:
             await asyncio.sleep(BEAT_EVERY_S)
         log.error("another process runs as %s; this one (epoch %s) refuses all requests", self.name, identity.epoch)
 
+    async def _watch_room(self, gauge: Gauge) -> None:
+        while True:
+            before = gauge.level
+            try:
+                await self._in_thread(gauge.look)
+            except OSError as error:
+                log.warning("the disk cannot be looked at: %s", error)
+            if Level.CRITICAL in (before, gauge.level) and before is not gauge.level:
+                log.warning("recording %s", f"holds: {gauge.message}" if gauge.level is Level.CRITICAL else "goes on")
+            await asyncio.sleep(ROOM_EVERY_S)
+
     async def _in_thread(self, work: Callable[..., Any], *values: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work, *values)
 
@@ -320,10 +339,9 @@ class ProxyApp:
         task.add_done_callback(self._tasks.discard)
 
 
-def _unavailable() -> Refusal:
-    return Refusal(
-        "unavailable", "the recording database does not answer; nothing can be recorded, so nothing is sampled"
-    )
+def _unavailable(why: str = "") -> Refusal:
+    why = why or "the recording database does not answer"
+    return Refusal("unavailable", f"{why}; nothing can be recorded, so nothing is sampled")
 
 
 def _prepare(

@@ -13,6 +13,8 @@ from typing import Any
 import aiohttp
 import orjson
 
+from agents.proxy import door
+
 #: A stream without a token for so long is given up, and the call moves on: before its first token, between two.
 FIRST_TOKEN_S = 600.0
 IDLE_S = 120.0
@@ -130,7 +132,12 @@ class EngineClient:
 
     def __init__(self, max_connections: int = 0) -> None:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=max_connections, keepalive_timeout=60, enable_cleanup_closed=False),
+            connector=aiohttp.TCPConnector(
+                limit=max_connections,
+                keepalive_timeout=60,
+                enable_cleanup_closed=False,
+                socket_factory=door.from_environment(),
+            ),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),

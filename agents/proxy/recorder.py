@@ -1,7 +1,8 @@
 """Finished calls on their way into the database (docs/proxy.md, "When the database is gone").
 
 A call that cannot be committed is tried again, under the same id, for a bounded time; meanwhile it takes room in a
-spool. While the spool is full no further call is admitted. Nothing is acknowledged before it is committed.
+spool. While the spool is full no further call is admitted. Nothing is acknowledged before it is committed. A database
+whose disk is nearly full is left in peace: it counts as gone until there is room.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import psycopg
 
 from agents.proxy.ownership import Identity
 from agents.proxy.store import Recorded, Store
+from agents.room import Gauge, Level
 
 log = logging.getLogger(__name__)
 
@@ -40,17 +42,29 @@ class Recorder:
     max_bytes: int = MAX_SPOOLED_BYTES
     num_spooled: int = 0
     spooled_bytes: int = 0
+    gauge: Gauge | None = None
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether the disk of the database is so full that writes could end it."""
+        return self.gauge is not None and self.gauge.level is Level.CRITICAL
+
+    @property
+    def lack(self) -> str:
+        """What the database's disk lacks, in words; empty when that is not why nothing is recorded."""
+        return self.gauge.message if self.gauge is not None and self.lacks_room else ""
 
     @property
     def is_full(self) -> bool:
-        return self.num_spooled >= self.max_calls or self.spooled_bytes >= self.max_bytes
+        return self.lacks_room or self.num_spooled >= self.max_calls or self.spooled_bytes >= self.max_bytes
 
     async def record(self, values: dict[str, Any], identity: Identity) -> Recorded:
         """Commit an encoded call. Raises NotRecorded when the database stays away."""
-        try:
-            return await self.store.record(values, identity)
-        except DATABASE_GONE as error:
-            log.warning("the database does not answer, a finished call waits: %s", error)
+        if not self.lacks_room:
+            try:
+                return await self.store.record(values, identity)
+            except DATABASE_GONE as error:
+                log.warning("the database does not answer, a finished call waits: %s", error)
         size = len(values["body"]) + len(values["tokens"]) + len(values["messages"])
         self.num_spooled += 1
         self.spooled_bytes += size
@@ -67,6 +81,8 @@ class Recorder:
             await asyncio.sleep(backoff_s)
             backoff_s = min(2 * backoff_s, 2.0)
             try:
+                if self.lacks_room:
+                    raise psycopg.OperationalError(self.lack)
                 return await self.store.record(values, identity)
             except DATABASE_GONE as error:
                 if loop.time() > deadline:

@@ -8,6 +8,6 @@ the environment names an external server; then the embedded one is not started.
 """
 
 from gyreweb.embedded.errors import EmbeddedError
-from gyreweb.embedded.lifecycle import Urls, revive, servers, stop_if_unused
+from gyreweb.embedded.lifecycle import DATABASE_VARIABLE, Urls, revive, servers, stop_if_unused
 
-__all__ = ["EmbeddedError", "Urls", "revive", "servers", "stop_if_unused"]
+__all__ = ["DATABASE_VARIABLE", "EmbeddedError", "Urls", "revive", "servers", "stop_if_unused"]

@@ -1,9 +1,8 @@
 """What went wrong with an embedded server, in words that say what to do."""
 
-import shutil
 from pathlib import Path
 
-MIN_FREE_BYTES = 256 * 1024**2
+from agents.room import Gauge
 
 #: Sign in a server's log: what it means.
 REASONS = {
@@ -19,12 +18,9 @@ class EmbeddedError(Exception):
 
 def require_disk(directory: Path) -> None:
     """Raise EmbeddedError when the file system of `directory` has too little room for a database."""
-    free = shutil.disk_usage(directory).free
-    if free < MIN_FREE_BYTES:
-        raise EmbeddedError(
-            f"the disk is full: {free // 1024**2} MB free at {directory}, at least {MIN_FREE_BYTES // 1024**2} MB "
-            "needed. Free some space, or set GYRE_HOME to a directory on another disk."
-        )
+    gauge = Gauge(directory)
+    if gauge.look():
+        raise EmbeddedError(f"{gauge.message}. Or set GYRE_HOME to a directory on another disk.")
 
 
 def died(name: str, log: Path, since: int = 0, lines: int = 12) -> EmbeddedError:

@@ -1,17 +1,21 @@
 """Who uses the embedded servers: the first user starts them, the last one stops them.
 
-Two lock files in `$GYRE_HOME/run`. `embedded.guard` (exclusive) is held while servers start or stop; `embedded.users`
-(shared) is held by every user for as long as it lives. The kernel drops both when a process dies in any way.
+Lock files in `$GYRE_HOME/run`. `embedded.guard` (exclusive) is held while servers start or stop; `embedded.users` and
+`embedded.alive` (shared) are held by every user for as long as it lives. The kernel drops them when a process dies in
+any way. A watcher waits for the end of `alive`, and stops the servers of users that were killed (watcher.py).
 """
 
 import fcntl
 import os
+import signal
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gyreweb import env
+from gyreweb import env, homefolder
+from gyreweb.embedded import process, watcher
 from gyreweb.embedded.errors import EmbeddedError
 from gyreweb.embedded.postgres import Postgres
 from gyreweb.embedded.valkey import Valkey
@@ -22,11 +26,15 @@ REDIS_VARIABLE = "REDIS_URL"
 
 @dataclass(frozen=True)
 class Urls:
-    """`embedded` names the servers that are ours; the others are external."""
+    """`embedded` names the servers that are ours; the others are external.
+
+    `database_socket`: the same database without a network; empty where there is no such way to it.
+    """
 
     database: str
     redis: str
     embedded: frozenset[str] = frozenset()
+    database_socket: str = ""
 
     def environment(self) -> dict[str, str]:
         """The variables that hand these servers to a child process, for which they are external."""
@@ -43,12 +51,14 @@ def servers(home: Path | None = None, scratch: bool = False) -> Iterator[Urls]:
     if named.database and named.redis:
         yield named
         return
-    home = _prepared(home or env.home())
+    home = homefolder.prepared(home or env.home())
     postgres, valkey = Postgres(home, scratch), Valkey(home, scratch)
-    with _opened(_users_file(home)) as users:
+    with _opened(_users_file(home)) as users, _opened(_alive_file(home)) as alive:
         try:
             with _guard(home):
                 fcntl.flock(users, fcntl.LOCK_SH)
+                fcntl.flock(alive, fcntl.LOCK_SH)
+                _watch(home)
                 urls = Urls(
                     database=named.database or postgres.start(),
                     redis=named.redis or valkey.start(),
@@ -57,11 +67,12 @@ def servers(home: Path | None = None, scratch: bool = False) -> Iterator[Urls]:
                         for server, external in ((postgres, named.database), (valkey, named.redis))
                         if not external
                     ),
+                    database_socket="" if named.database else postgres.socket_url(),
                 )
             yield urls
         finally:
             with _guard(home):
-                _stop_if_last(users, postgres, valkey)
+                _stop_if_last(home, users)
 
 
 def revive(urls: Urls, home: Path | None = None) -> list[str]:
@@ -86,17 +97,47 @@ def stop_if_unused(home: Path | None = None) -> bool:
     if not _users_file(home).exists():
         return True
     with _guard(home), _opened(_users_file(home)) as users:
-        return _stop_if_last(users, Postgres(home), Valkey(home))
+        return _stop_if_last(home, users)
 
 
-def _stop_if_last(users: int, postgres: Postgres, valkey: Valkey) -> bool:
+def stop_what_nobody_uses(home: Path, alive: int) -> bool:
+    """For the watcher, whose lock is `alive`, when no user seemed to be left. False when there is one again."""
+    with suppress(FileNotFoundError):
+        if os.path.samestat(_alive_file(home).stat(), os.fstat(alive)):
+            with _guard(home), _opened(_users_file(home)) as users:
+                return _stop_if_last(home, users)
+    # The home was deleted under the servers: their pid files are gone with it.
+    for server in (Valkey(home), Postgres(home)):
+        for pid in process.without_folder(server.marker):
+            process.stop(pid, server.marker, signal.SIGTERM, timeout_s=5.0)
+    return True
+
+
+def _watch(home: Path) -> None:
+    """Have a watcher, unless there is one. Under the guard, so that none is just about to end."""
+    alive = str(_alive_file(home))
+    if process.find(_watcher_file(home), alive) is None:
+        command = [sys.executable, "-I", "-S", watcher.__file__, alive, str(home)]
+        started = process.start("watcher", command, home / "logs" / "embedded.log", {"LC_ALL": "C.UTF-8"})
+        _watcher_file(home).write_text(f"{started.pid}\n")
+
+
+def _end_watcher(home: Path) -> None:
+    pid = process.find(_watcher_file(home), str(_alive_file(home)))
+    _watcher_file(home).unlink(missing_ok=True)
+    if pid is not None and pid != os.getpid():
+        process.stop(pid, str(_alive_file(home)), signal.SIGKILL)
+
+
+def _stop_if_last(home: Path, users: int) -> bool:
     fcntl.flock(users, fcntl.LOCK_UN)
     try:
         fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    valkey.stop()
-    postgres.stop()
+    Valkey(home).stop()
+    Postgres(home).stop()
+    _end_watcher(home)
     return True
 
 
@@ -104,18 +145,17 @@ def _users_file(home: Path) -> Path:
     return home / "run" / "embedded.users"
 
 
-def _prepared(home: Path) -> Path:
-    """Make `home` (only what is missing) and its `run` folder, both private to this user."""
-    try:
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (home / "run").mkdir(exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise EmbeddedError(f"cannot write to {home} (GYRE_HOME): {error.strerror}") from error
-    return home
+def _alive_file(home: Path) -> Path:
+    return home / "run" / "embedded.alive"
+
+
+def _watcher_file(home: Path) -> Path:
+    return home / "run" / "embedded.watcher"
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # somebody may have cleared it meanwhile
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         yield descriptor

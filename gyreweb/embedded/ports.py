@@ -32,7 +32,7 @@ def choose(variable: str, remembered: Path, server: str) -> int:
 
     Raises EmbeddedError when the named port is taken.
     """
-    if named := env.integer(variable, 0):
+    if named := env.port(variable, 0):
         if not is_free(named):
             raise EmbeddedError(
                 f"port {named} for {server} ({variable}) is taken by another program. "

@@ -25,6 +25,8 @@ NAME = "Postgres"
 DATABASE = "gyre"
 USER = "postgres"
 PORT_VARIABLE = "GYRE_PG_PORT"
+#: Of a unix socket's address, with the zero at its end.
+MAX_SOCKET_NAME = 108
 #: Above every pid that Linux gives out.
 NO_SUCH_PID = 2**30
 #: Backends that outlive a killed Postgres for a moment; it says so and refuses to start.
@@ -34,7 +36,6 @@ ORPHANS_TIMEOUT_S = 20.0
 #: Sized for a small machine that also trains; commits stay synchronous.
 SETTINGS = {
     "listen_addresses": ports.LOOPBACK,
-    "unix_socket_directories": "",
     "max_connections": "300",
     "shared_buffers": "128MB",
     "work_mem": "8MB",
@@ -65,13 +66,25 @@ class Postgres:
         self.log = home / "logs" / "postgres.log"
         self.scratch = scratch
 
+    @property
+    def marker(self) -> str:
+        """The argument by which the process is known."""
+        return str(self.data)
+
     def pid(self) -> int | None:
-        return process.find(self._pid_file, str(self.data))
+        return process.find(self._pid_file, self.marker)
 
     def url(self, database: str = DATABASE) -> str:
         """Address of `database`. Only valid while the server runs."""
         port = int(self._pid_file.read_text().splitlines()[3])
         return self._url(port, database)
+
+    def socket_url(self, database: str = DATABASE) -> str:
+        """Address of `database` without a network; empty where the folder's name is too long for a socket."""
+        if not self._socket_folder:
+            return ""
+        port, password = self._pid_file.read_text().splitlines()[3], self._password()
+        return f"postgresql://{USER}:{password}@/{database}?host={quote(self._socket_folder, safe='')}&port={port}"
 
     def start(self) -> str:
         """Start the server unless it runs, create the database `gyre` unless it exists, and return its address."""
@@ -88,15 +101,22 @@ class Postgres:
     def stop(self) -> None:
         """Fast shutdown: open transactions are rolled back, the data files are left clean."""
         if (pid := self.pid()) is not None:
-            process.stop(pid, str(self.data), signal.SIGINT)
+            process.stop(pid, self.marker, signal.SIGINT)
 
     @property
     def _pid_file(self) -> Path:
         return self.data / "postmaster.pid"
 
     def _url(self, port: int, database: str) -> str:
-        password = quote(secret.kept_in(self.directory / "password"), safe="")
-        return f"postgresql://{USER}:{password}@{ports.LOOPBACK}:{port}/{database}"
+        return f"postgresql://{USER}:{self._password()}@{ports.LOOPBACK}:{port}/{database}"
+
+    def _password(self) -> str:
+        return quote(secret.kept_in(self.directory / "password"), safe="")
+
+    @property
+    def _socket_folder(self) -> str:
+        folder = str(self.directory)
+        return folder if len(f"{folder}/.s.PGSQL.65535") < MAX_SOCKET_NAME and "," not in folder else ""
 
     def _check_owner(self) -> None:
         owner = self.directory.stat().st_uid
@@ -137,10 +157,13 @@ class Postgres:
 
     def _launch(self) -> None:
         port = ports.choose(PORT_VARIABLE, self.directory / "port", NAME)
-        settings = {**SETTINGS, **(SCRATCH_SETTINGS if self.scratch else {}), "port": str(port)}
+        own = {"port": str(port), "unix_socket_directories": self._socket_folder}
+        settings = {**SETTINGS, **(SCRATCH_SETTINGS if self.scratch else {}), **own}
         options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
         command = [*_program("postgres"), "-D", str(self.data), *options]
         self._disown_reused_pid()
+        for left_behind in self.directory.glob(".s.PGSQL.*"):  # a killed server's; its lock names a pid, too
+            left_behind.unlink(missing_ok=True)
         deadline = time.monotonic() + ORPHANS_TIMEOUT_S
         while True:
             server = process.start(NAME, command, self.log, _environment())

@@ -33,6 +33,16 @@ def runs(pid: int, marker: str) -> bool:
     return marker.encode() in arguments
 
 
+def without_folder(marker: str) -> list[int]:
+    """Processes that were started with `marker` among their arguments, and whose working folder is deleted."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.readlink(place / "cwd").endswith(" (deleted)") and runs(int(place.name), marker):
+                found.append(int(place.name))
+    return found
+
+
 @dataclass(frozen=True)
 class Server:
     """A server process that was just started."""

@@ -27,8 +27,13 @@ class Valkey:
         self.log = home / "logs" / "valkey.log"
         self.scratch = scratch
 
+    @property
+    def marker(self) -> str:
+        """The argument by which the process is known."""
+        return str(self._config)
+
     def pid(self) -> int | None:
-        return process.find(self.directory / "pid", str(self._config))
+        return process.find(self.directory / "pid", self.marker)
 
     def url(self) -> str:
         """Address of the server as last configured."""
@@ -49,7 +54,7 @@ class Valkey:
 
     def stop(self) -> None:
         if (pid := self.pid()) is not None:
-            process.stop(pid, str(self._config), signal.SIGTERM)
+            process.stop(pid, self.marker, signal.SIGTERM)
 
     @property
     def _config(self) -> Path:

@@ -39,6 +39,7 @@ class Child:
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self) -> None:
+        """Raises OSError when the log or the process cannot be made."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         if self.log.exists() and self.log.stat().st_size > MAX_LOG_BYTES:
             self.log.replace(self.log.with_name(self.log.name + ".1"))
@@ -61,18 +62,30 @@ class Child:
         now = time.monotonic()
         if self._process is None:
             if now >= self._retry_at:
-                self.start()
+                self._start_again(now)
         elif (code := self._process.poll()) is not None:
             if now - self._started_at > STEADY_S:
                 self.num_crashes = 0
-            delay = BACKOFF_S[min(self.num_crashes, len(BACKOFF_S) - 1)]
-            self.num_crashes += 1
+            delay = self._delay()
             self.ready = False
             self._process = None
             self._retry_at = now + delay
             self._notice(f"{self.service.name} {_ended(code)}; it starts again in {delay:g} s.\n{self.log_tail()}")
         elif not self.ready:
             self.ready = self.service.ready(self._logged())
+
+    def _start_again(self, now: float) -> None:
+        """Whatever keeps a child from starting (no room, no memory) may pass: it must not end the others."""
+        try:
+            self.start()
+        except OSError as error:
+            self._retry_at = now + self._delay()
+            self._notice(f"{self.service.name} cannot be started: {error}")
+
+    def _delay(self) -> float:
+        """Until the next start; longer with every crash."""
+        self.num_crashes += 1
+        return BACKOFF_S[min(self.num_crashes - 1, len(BACKOFF_S) - 1)]
 
     def request_stop(self) -> None:
         if self._process and self._process.poll() is None:
@@ -89,9 +102,13 @@ class Child:
         return "\n".join([f"  its log, {self.log}:", *(f"  | {line}" for line in lines)])
 
     def _logged(self) -> bytes:
-        with self.log.open("rb") as file:
-            file.seek(self._log_start)
-            return file.read(MAX_LOG_BYTES)
+        """Empty when somebody has removed the log meanwhile: that must not cost more than the log."""
+        try:
+            with self.log.open("rb") as file:
+                file.seek(self._log_start)
+                return file.read(MAX_LOG_BYTES)
+        except OSError:
+            return b""
 
 
 def stop_all(children: Sequence[Child], hurry: Callable[[], bool]) -> None:

@@ -61,13 +61,20 @@ def clean_data() -> int:
     if not home.exists():
         print(f"{home} does not exist.")
         return 0
+    if not home.is_dir():
+        print(f"gyre: {home} (GYRE_HOME) is a file, not a folder of Gyre's; nothing was deleted", file=sys.stderr)
+        return 1
     if not env.flag("YES"):
         if not sys.stdin.isatty():
             print(f"gyre: set YES=1 to delete {home} without a question", file=sys.stderr)
             return 1
         if input(f"Delete all runs, logs and checkpoints in {home}? [y/N] ").lower() != "y":
             return 1
-    for entry in home.iterdir():
-        shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+    try:
+        for entry in home.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+    except OSError as error:
+        print(f"gyre: {home} (GYRE_HOME) could not be emptied: {error}", file=sys.stderr)
+        return 1
     print(f"{home} is empty.")
     return 0

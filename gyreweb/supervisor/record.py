@@ -15,6 +15,7 @@ from pathlib import Path
 
 from agents.harness.sandbox import processes
 from agents.harness.sandbox.base import SUPERVISOR_MARK
+from gyreweb import homefolder
 from gyreweb.supervisor.errors import CannotStart
 
 TOKEN_VARIABLE = SUPERVISOR_MARK
@@ -54,7 +55,7 @@ def is_held(home: Path) -> bool:
 @contextmanager
 def held(home: Path, web: str, proxy: str) -> Iterator[Record]:
     """Be the supervisor of `home`. Raises CannotStart when there is one already."""
-    (home / "run").mkdir(parents=True, exist_ok=True, mode=0o700)
+    homefolder.prepared(home)
     descriptor = os.open(_lock_path(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if not _lock(descriptor):

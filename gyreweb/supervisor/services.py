@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gyreweb import env
+from gyreweb.supervisor.cellnetwork import SHARED, CellNetwork
 from trainers.cells import wire
 
 LOOPBACK = "127.0.0.1"
@@ -39,7 +40,7 @@ class Ports:
         return self.proxies[0]
 
 
-def all_services(home: Path, host: str, ports: Ports) -> list[Service]:
+def all_services(home: Path, host: str, ports: Ports, cells: CellNetwork = SHARED) -> list[Service]:
     """In the order in which they start."""
     python = sys.executable
     web = (
@@ -47,9 +48,9 @@ def all_services(home: Path, host: str, ports: Ports) -> list[Service]:
         "--no-access-log", "--timeout-graceful-shutdown", "3",
     )  # fmt: skip
     return [
-        Service("cellhost", (python, "-m", "trainers.cells.host"), _cell_host(home)),
+        Service("cellhost", cells.enclosed((python, "-m", "trainers.cells.host")), _cell_host(home), cells.for_cells()),
         Service("web", (python, *web), _http(host, ports.web, "/login/")),
-        *(_proxy(home, number, port) for number, port in enumerate(ports.proxies)),
+        *(_proxy(home, number, port, cells.for_proxies(home)) for number, port in enumerate(ports.proxies)),
         _worker("worker-executions", "executions", threads=160, connections=12),
         _worker("worker-control", "evaluation,cells,control", threads=24, connections=8),
         Service("scheduler", (python, "manage.py", "run_scheduler"), lambda _log: True),
@@ -71,14 +72,14 @@ def environment(ports: Ports, token_variable: str, token: str) -> dict[str, str]
     }
 
 
-def _proxy(home: Path, number: int, port: int) -> Service:
+def _proxy(home: Path, number: int, port: int, variables: Mapping[str, str]) -> Service:
     """A recording proxy. Its name stays the same over restarts, and with it the executions that it owns."""
     suffix = f"-{number}" if number else ""
     command = (
         sys.executable, "-m", "agents.proxy", "--name", f"proxy-{number}", "--port", str(port),
         "--socket", str(home / "run" / f"proxy{suffix}.sock"),
     )  # fmt: skip
-    return Service(f"proxy{suffix}", command, _http(LOOPBACK, port, "/health"))
+    return Service(f"proxy{suffix}", command, _http(LOOPBACK, port, "/health"), variables)
 
 
 def _worker(name: str, queues: str, threads: int, connections: int) -> Service:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents import config
-from gyreweb import embedded, env
+from gyreweb import embedded, env, reach
 from gyreweb.embedded import ports as tcp
-from gyreweb.supervisor import record
+from gyreweb.supervisor import cellnetwork, record
 from gyreweb.supervisor.children import Child, stop_all
 from gyreweb.supervisor.console import Console
 from gyreweb.supervisor.errors import CannotStart, StopRequested
@@ -50,16 +50,16 @@ def up(options: Options) -> int:
             if record.is_held(home):
                 raise CannotStart(record.already_running(home))
             ports = _choose_ports(options.once)
-            host = env.text("GYRE_HOST", tcp.LOOPBACK)
+            host = _host()
             os.environ |= {"GYRE_WEB_PORT": str(ports.web), "GYRE_PROXY_PORT": str(ports.proxy)}
-            os.environ.setdefault("GYRE_HTTPS", "0")
             proxies = " ".join(f"http://{tcp.LOOPBACK}:{port}/" for port in ports.proxies)
             with record.held(home, f"http://{host}:{ports.web}/", proxies) as mine:
                 console.notice(f"Data and logs: {home}")
                 with embedded.servers(home) as urls:
                     os.environ |= urls.environment()
                     _prepare_database(options, console)
-                    children = _children(home, host, ports, mine, console)
+                    cells = cellnetwork.choose(urls, console.notice)
+                    children = _children(home, host, ports, cells, mine, console)
                     try:
                         return _run(options, Watch(children, urls, home, console), mine, console)
                     finally:
@@ -70,7 +70,7 @@ def up(options: Options) -> int:
         except StopRequested:
             console.notice("Stopped.")
             return 130 if options.once else 0
-        except (CannotStart, embedded.EmbeddedError) as error:
+        except (CannotStart, embedded.EmbeddedError, env.BadEnvironment) as error:
             console.notice(f"gyre: {error}")
             return 1
 
@@ -83,11 +83,25 @@ def _check(options: Options) -> None:
         raise CannotStart("; ".join(f"{name.upper()}: {why}" for name, why in error.problems.items())) from error
 
 
-def _children(home: Path, host: str, ports: Ports, mine: record.Record, console: Console) -> list[Child]:
+def _host() -> str:
+    """Where the dashboard listens; plain http is chosen where nobody else can listen in. Raises CannotStart."""
+    host = env.text("GYRE_HOST", tcp.LOOPBACK)
+    if reach.is_loopback(host) or env.flag(reach.PLAIN_HTTP_VARIABLE):
+        os.environ.setdefault("GYRE_HTTPS", "0")
+    https, behind_proxy = env.flag("GYRE_HTTPS", default=True), env.flag("GYRE_BEHIND_PROXY")
+    problem = reach.problem_with_host(host) or reach.problem_with_plain_http(host, https, behind_proxy)
+    if problem:
+        raise CannotStart(problem)
+    return host
+
+
+def _children(
+    home: Path, host: str, ports: Ports, cells: cellnetwork.CellNetwork, mine: record.Record, console: Console
+) -> list[Child]:
     variables = environment(ports, record.TOKEN_VARIABLE, mine.token)
     return [
         Child(service, home / "logs" / f"{service.name}.log", variables, console.notice)
-        for service in all_services(home, host, ports)
+        for service in all_services(home, host, ports, cells)
     ]
 
 
@@ -114,7 +128,9 @@ def _choose_port(variable: str, default: int, what: str, once: bool, number: int
     """Port `number` of those that begin at the variable's."""
     if once and not env.text(variable):
         return tcp.free_port()
-    port = env.integer(variable, default) + number
+    port = env.port(variable, default) + number
+    if port > env.MAX_PORT:
+        raise CannotStart(f"{variable}={port - number} leaves no port for {what} {number}: choose a lower one.")
     if not tcp.is_free(port):
         raise CannotStart(
             f"port {port} for {what}{f' {number}' if number else ''} is taken by another program. Set {variable} to "

@@ -55,7 +55,7 @@ class Watch:
             for name in embedded.revive(self._urls, self._home):
                 self._console.notice(f"{name} had died and was started again; its log is in {self._home / 'logs'}.")
             self._num_failures = 0
-        except embedded.EmbeddedError as error:
+        except (embedded.EmbeddedError, OSError) as error:
             delay = BACKOFF_S[min(self._num_failures, len(BACKOFF_S) - 1)]
             self._num_failures += 1
             self._console.notice(f"{error}\nNext try in {delay:g} s.")

@@ -7,6 +7,7 @@ import contextlib
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
@@ -22,10 +23,11 @@ class SocketBackstage(Backstage):
 
     socket_path: Path
 
-    def start_proxy(self) -> None:
+    def start_proxy(self, **options: Any) -> None:
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(self.socket_path))
-        config = uvicorn.Config(ProxyApp(self.database_url), http="httptools", ws="none", log_level="warning")
+        self.app = ProxyApp(self.database_url, **options)
+        config = uvicorn.Config(self.app, http="httptools", ws="none", log_level="warning")
         self._server = uvicorn.Server(config)
         self._task = asyncio.run_coroutine_threadsafe(self._server.serve(sockets=[listener]), self.loop.loop)
         self.loop.call(self._started())

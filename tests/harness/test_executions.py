@@ -13,7 +13,6 @@ from django.db import connection, connections
 from django.db.models.functions import Now
 
 from agents.actions.cancel_execution import cancel_execution
-from agents.executions import disk
 from agents.executions.evaluate import evaluate_next
 from agents.executions.leftovers import clear_directories, clear_leftovers
 from agents.executions.run import run_next
@@ -242,13 +241,13 @@ def test_a_full_disk_pauses_the_run_until_there_is_room(
     (execution,) = queue(stage, task_set)
     stage.engine(execution.run, WRITE, "done")
     with monkeypatch.context() as patch:
-        patch.setattr(disk, "MIN_FREE_BYTES", 1 << 60)
+        patch.setattr(worker.disk.gauge, "min_bytes", 1 << 60)
         assert not run_next(worker)
         run = Run.objects.get()
         assert run.state == Run.State.PAUSED
         assert "the disk is full" in run.state_reason
         assert not run_next(worker)
-    assert not run_next(worker)
+    assert worker.disk.look() == ""
     run.refresh_from_db()
     assert (run.state, run.state_reason) == (Run.State.STARTING, "")
     kinds = run.events.order_by("seq").values_list("kind", flat=True)

@@ -15,7 +15,8 @@ ABSENT = system.SystemPackage("no-such-package", "nothing", lambda: False)
 
 def test_this_machine_passes_or_gets_a_remedy_for_every_fault(home: Path) -> None:
     findings = list(doctor.examine())
-    assert {"python", "sandbox", "Postgres and Valkey", "GYRE_HOME"} <= {f.subject for f in findings}
+    named = {"python", "sandbox", "Postgres and Valkey", "GYRE_HOME", "dashboard", "network of the cells"}
+    assert named <= {f.subject for f in findings}
     assert [f for f in findings if f.level is doctor.Level.MISSING and not f.remedy] == []
 
 
@@ -36,3 +37,10 @@ def test_a_missing_system_package_is_answered_with_the_line_to_run(
     monkeypatch.setenv("PATH", str(tmp_path))  # no apt-get, as on another distribution
     with pytest.raises(SetupFailed, match=r"(?s)no-such-package: nothing\n.*apt-get install -y .*no-such-package"):
         system.require([ABSENT], print)
+
+
+def test_what_others_can_reach_is_said(home: Path) -> None:
+    done = manage("doctor", GYRE_HOST="0.0.0.0", GYRE_HTTPS="1", GYRE_CELL_NETWORK="shared")
+    assert done.returncode == 1
+    assert "MISSING dashboard: GYRE_HOST=0.0.0.0 can be reached from other machines" in done.stdout
+    assert "warning network of the cells: shared by GYRE_CELL_NETWORK" in done.stdout

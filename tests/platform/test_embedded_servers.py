@@ -97,18 +97,6 @@ def test_a_pid_that_another_program_got_is_neither_trusted_nor_killed(home: Path
         assert pid_file.read_text().split("\n")[0] not in (str(os.getpid()), str(NO_SUCH_PID))
 
 
-def test_servers_of_a_killed_user_are_adopted_by_the_next(home: Path) -> None:
-    program = (
-        "import os, signal; from gyreweb import embedded\nwith embedded.servers(): os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    subprocess.run([sys.executable, "-c", program], cwd=env.REPO_ROOT, check=False)
-    left_behind = Postgres(home).pid()
-    assert left_behind is not None
-    with embedded.servers():
-        assert Postgres(home).pid() == left_behind
-    assert running(home) == (False, False)
-
-
 def test_stop_if_unused_spares_servers_in_use(home: Path) -> None:
     with embedded.servers():
         assert not embedded.stop_if_unused()

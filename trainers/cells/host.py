@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainers.cells import processes, wire
+from trainers.cells import processes, segments, wire
 
 log = logging.getLogger("gyre.cellhost")
 
@@ -199,6 +199,8 @@ def main() -> int:
     if not os.environ.get("GYRE_HOME"):
         print("GYRE_HOME is not set", file=sys.stderr)
         return 2
+    if left_behind := segments.clear():
+        log.info("removed %s segments of shared memory that killed engines had left", len(left_behind))
     started = time.monotonic()
     from trainers.worker import warm
 
