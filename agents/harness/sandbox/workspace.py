@@ -6,25 +6,26 @@ starts, or into a directory that no sandbox has seen; single files are read with
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import pathspec
-
+from agents.harness.beneath import Beneath
 from agents.harness.sandbox import skeleton
 from agents.harness.sandbox.base import Bind, User
 from agents.harness.sandbox.identity import hand_over, sandbox_uid
-from agents.harness.taskformat.directory import uploads, walk
-from agents.harness.taskformat.dockerfile import Copy, Image
+from agents.harness.taskformat.context import BuildContext, Placed
+from agents.harness.taskformat.directory import uploads
+from agents.harness.taskformat.dockerfile import Image
+from agents.harness.taskformat.local import FOLDERS
 
 INSTRUCTION = "/run/gyre/instruction.md"
-_FOLDERS = ("tmp", "var/tmp", "run/gyre", "root", "opt", "srv", "mnt", "home", "etc")
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,7 @@ class Workspace:
     def create(self, image: Image, context: Path, user: User, instruction: str) -> None:
         """Make the file tree that stands in for the image, with the task's files in it. Replaces an older one."""
         self.begin()
-        build_root(self.root, image, context, user)
-        self._put(self.root / INSTRUCTION.lstrip("/"), instruction)
+        build_root(self.root, image, context, user, {INSTRUCTION: instruction})
         for name in ("logs", "tests", *(f"logs/{folder}" for folder in skeleton.LOG_FOLDERS)):
             self._folder(self.path / name)
 
@@ -131,15 +131,12 @@ class Workspace:
         place.mkdir(parents=True, mode=0o755)
         hand_over(place, sandbox_uid())
 
-    def _put(self, place: Path, text: str) -> None:
-        place.write_text(text)
-        hand_over(place, sandbox_uid())
-
     def _upload(self, folder: Path, dest: Path) -> None:
         self._folder(dest)
-        for file in uploads(folder) if folder.is_dir() else ():
-            place = dest / file.relative_to(folder)
-            _copy_file(file, place, _executable_if_script)
+        with Beneath(dest) as tree:
+            for file in uploads(folder) if folder.is_dir() else ():
+                runs = 0o111 if file.suffix == ".sh" else 0
+                _copy_file(tree, file, f"/{file.relative_to(folder)}", lambda mode, runs=runs: mode | runs)
         hand_over_tree(dest)
 
 
@@ -151,48 +148,39 @@ def _let_through(place: Path) -> None:
     place.chmod(0o700 if uid is None else 0o710)
 
 
-def build_root(root: Path, image: Image, context: Path, user: User) -> None:
-    for name in (*_FOLDERS, user.home.lstrip("/"), image.workdir.lstrip("/")):
-        (root / name).mkdir(parents=True, exist_ok=True)
-    for name in ("tmp", "var/tmp"):
-        (root / name).chmod(0o1777)
-    for copy in image.copies:
-        _copy_into(root, copy, context)
+def build_root(root: Path, image: Image, context: Path, user: User, texts: Mapping[str, str] | None = None) -> None:
+    """What the image has beside the host's system, and `texts` by path. No path of a task leads out of `root`."""
+    root.mkdir(parents=True, exist_ok=True)
+    with Beneath(root) as tree:
+        for name in (*FOLDERS, user.home, image.workdir):
+            tree.make_dirs(name)
+        for name in ("tmp", "var/tmp"):
+            (root / name).chmod(0o1777)
+        files = BuildContext(context, context.name)
+        for copy in image.copies:
+            for placed in files.placed(copy, tree.is_dir(copy.dest)):
+                _place(tree, placed, copy.mode)
+        for path, text in (texts or {}).items():
+            tree.put_file(path, io.BytesIO(text.encode()), 0o644)
     hand_over_tree(root)
 
 
-def _copy_into(root: Path, copy: Copy, context: Path) -> None:
-    ignore = context / ".dockerignore"
-    rules = pathspec.GitIgnoreSpec.from_lines(ignore.read_text().splitlines() if ignore.is_file() else [])
-
-    def keep(files: Iterable[Path]) -> list[Path]:
-        return [file for file in files if not rules.match_file(str(file.relative_to(context)))]
-
-    def adjust(place: Path, mode: int) -> int:
-        return mode if copy.mode is None else copy.mode
-
-    dest = root / copy.dest.strip("/")
-    for pattern in copy.sources:
-        cleaned = pattern.strip("/").removeprefix("./") or "."
-        for source in [context] if cleaned == "." else sorted(context.glob(cleaned)):
-            if source.is_dir():
-                for file in keep(walk(source)):
-                    _copy_file(file, dest / file.relative_to(source), adjust)
-            elif keep([source]):
-                _copy_file(source, dest / source.name if copy.into_dir or dest.is_dir() else dest, adjust)
+def _place(tree: Beneath, placed: Placed, mode: int | None) -> None:
+    if placed.path is None:
+        tree.put_file(placed.dest, io.BytesIO(placed.text.encode()), 0o644 if mode is None else mode)
+    elif placed.path.is_dir() and not placed.path.is_symlink():
+        tree.make_dirs(placed.dest)
+    else:
+        _copy_file(tree, placed.path, placed.dest, lambda found: found if mode is None else mode)
 
 
-def _copy_file(source: Path, dest: Path, mode: Callable[[Path, int], int]) -> None:
-    dest.parent.mkdir(parents=True, exist_ok=True)
+def _copy_file(tree: Beneath, source: Path, dest: str, adjust: Callable[[int], int]) -> None:
     if source.is_symlink():
-        dest.symlink_to(source.readlink())
+        tree.put_link(dest, os.readlink(source))
         return
-    shutil.copyfile(source, dest)
-    dest.chmod(mode(dest, stat.S_IMODE(source.stat().st_mode) | 0o644))
-
-
-def _executable_if_script(place: Path, mode: int) -> int:
-    return mode | 0o111 if place.suffix == ".sh" else mode
+    with os.fdopen(os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o777
+        tree.put_file(dest, file, adjust(mode | 0o644))
 
 
 def hand_over_tree(top: Path) -> None:
