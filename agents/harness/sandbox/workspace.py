@@ -7,6 +7,7 @@ starts, or into a directory that no sandbox has seen; single files are read with
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import shutil
 import stat
@@ -26,6 +27,16 @@ from agents.harness.taskformat.dockerfile import Image
 from agents.harness.taskformat.local import FOLDERS
 
 INSTRUCTION = "/run/gyre/instruction.md"
+#: Python modules that a verifier's interpreter loads first.
+_STARTUP = Path(__file__).resolve().parents[1] / "evaluator" / "startup"
+#: Read from all folders above a file, by pytest, node, npm, cargo, go, git, and tools for style and types.
+_CONFIGURES = frozenset({
+    "conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "pyproject.toml", "tox.ini", "setup.cfg",
+    "setup.py", "node_modules", "package.json", ".npmrc", ".cargo", "Cargo.toml", "rust-toolchain.toml", "go.mod",
+    "go.work", ".git", ".gitattributes", ".mocharc.js", ".mocharc.json", ".babelrc", "babel.config.js",
+    "jest.config.js", "tsconfig.json", ".env",
+})  # fmt: skip
+_ASIDE = ".left-by-agent-"
 
 
 @dataclass(frozen=True)
@@ -74,9 +85,9 @@ class Workspace:
 
     def upload_tests(self, folder: Path) -> None:
         """A fresh `/tests` and `/logs/verifier`: what the agent left in either is not seen again."""
-        shutil.rmtree(self.path / "verify", ignore_errors=True)
-        self._folder(self.path / "verify")
-        self._folder(self.verifier_logs)
+        _clear(self.path / "verify")
+        for place in (self.path / "verify", self.verifier_logs, self._verifier_home):
+            self._folder(place)
         self._upload(folder, self.path / "verify" / "tests")
 
     def fresh_root(self, image: Image, context: Path, user: User) -> Path:
@@ -93,42 +104,69 @@ class Workspace:
 
     def verifier_binds(self, user: User) -> tuple[Bind, ...]:
         """What a shared verifier's sandbox shows beside the agent's root."""
-        return self._binds(user, self.path / "verify" / "tests", self.verifier_logs)
+        return (*self._binds(user, self.path / "verify" / "tests", self.verifier_logs), *self._startup())
+
+    def hook_binds(self, user: User) -> tuple[Bind, ...]:
+        """What the commands of a task's verifier that prepare its work see beside the agent's root."""
+        _clear(self._verifier_home)
+        self._folder(self._verifier_home)
+        return (*self.agent_binds(user), *self._startup())
+
+    @property
+    def _verifier_home(self) -> Path:
+        return self.path / "verify" / "home"
+
+    def _startup(self) -> tuple[Bind, ...]:
+        home = Bind(self._verifier_home, skeleton.VERIFIER_HOME, writable=True)
+        return home, Bind(_STARTUP, skeleton.VERIFIER_STARTUP)
+
+    def set_aside_configuration(self) -> None:
+        """Rename what an agent left at `/` that would configure programs run in `/tests`. Raises OSError."""
+        self.root.chmod(0o755)
+        with Beneath(self.root) as tree, tree.folder("/") as top:
+            there = set(os.listdir(self.root))
+            for name in there & _CONFIGURES:
+                number = next(number for number in itertools.count() if f"{_ASIDE}{number}-{name}" not in there)
+                os.rename(name, f"{_ASIDE}{number}-{name}", src_dir_fd=top, dst_dir_fd=top)
 
     def separate_binds(self, user: User, with_tests: bool) -> tuple[Bind, ...]:
         """What a separate verifier's sandbox shows beside a fresh root."""
+        tests = (Bind(self.path / "verify" / "tests", "/tests", writable=True),) if with_tests else ()
+        verifier = Bind(self.verifier_logs, "/logs/verifier", writable=True)
+        return (*self.unpacking_binds(user), verifier, *self._startup(), *tests)
+
+    def unpacking_binds(self, user: User) -> tuple[Bind, ...]:
+        """What artifacts are unpacked into beside a fresh root: neither tests nor rewards are among it."""
         verify = self.path / "verify"
         for name in ("agent", "artifacts"):
             self._folder(verify / name)
-        tests = (Bind(verify / "tests", "/tests", writable=True),) if with_tests else ()
-        return (*self._frame(user, verify / "agent", self.verifier_logs, verify / "artifacts"), *tests)
+        return self._frame(user, verify / "agent", verify / "artifacts")
 
     def transfer_folder(self) -> Path:
         place = self.path / "transfer"
-        shutil.rmtree(place, ignore_errors=True)
+        _clear(place)
         self._folder(place)
         return place
 
     def _binds(self, user: User, tests: Path, verifier_logs: Path) -> tuple[Bind, ...]:
-        frame = self._frame(user, self.agent_logs, verifier_logs, self.path / "logs" / "artifacts")
-        return (*frame, Bind(tests, "/tests", writable=True))
+        frame = self._frame(user, self.agent_logs, self.path / "logs" / "artifacts")
+        verifier = Bind(verifier_logs, "/logs/verifier", writable=True)
+        return (*frame, verifier, Bind(tests, "/tests", writable=True))
 
-    def _frame(self, user: User, agent: Path, verifier: Path, artifacts: Path) -> tuple[Bind, ...]:
+    def _frame(self, user: User, agent: Path, artifacts: Path) -> tuple[Bind, ...]:
         return (
             Bind(skeleton.etc(self.home, user), "/etc"),
             Bind(skeleton.logs(self.home), "/logs"),
             Bind(agent, "/logs/agent", writable=True),
-            Bind(verifier, "/logs/verifier", writable=True),
             Bind(artifacts, "/logs/artifacts", writable=True),
         )
 
     def remove(self) -> None:
         """Delete everything, also what the agent made unreadable. Only when no process of it runs."""
-        if self.path.exists():
-            shutil.rmtree(self.path, onerror=_open_and_retry)
+        _clear(self.path)
 
     def _folder(self, place: Path) -> None:
-        place.mkdir(parents=True, mode=0o755)
+        place.mkdir(parents=True, mode=0o755, exist_ok=True)
         hand_over(place, sandbox_uid())
 
     def _upload(self, folder: Path, dest: Path) -> None:
@@ -138,6 +176,11 @@ class Workspace:
                 runs = 0o111 if file.suffix == ".sh" else 0
                 _copy_file(tree, file, f"/{file.relative_to(folder)}", lambda mode, runs=runs: mode | runs)
         hand_over_tree(dest)
+
+
+def _clear(place: Path) -> None:
+    if place.exists():
+        shutil.rmtree(place, onerror=_open_and_retry)
 
 
 def _let_through(place: Path) -> None:
