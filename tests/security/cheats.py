@@ -14,7 +14,7 @@ from agents.harness.sandbox.client import SandboxServer
 from agents.harness.worksite import Worksite
 
 #: What planted code does: a reward.json wins over an honest reward.txt.
-WIN = 'echo \'{"reward": 1}\' > /logs/verifier/reward.json'
+WIN = "echo '{\"reward\": 1}' > /logs/verifier/reward.json"
 PYTHON_WIN = "open('/logs/verifier/reward.json', 'w').write('{\"reward\": 1}')"
 
 #: How a verifier could be made to run code of the agent's, by name. `$HOME` is the agent's.

@@ -64,7 +64,7 @@ def test_the_conformance_tasks_score_zero_for_agents_that_do_not_work(
 def test_a_collect_hook_trusts_no_planted_code_either(server: SandboxServer, task: Path, tmp_path: Path) -> None:
     settings = task.parent / "hooked" / "task.toml"
     write_task(task.parent, name="hooked", test="#!/bin/bash\ncp /app/told /logs/verifier/reward.txt\n")
-    settings.write_text('[[verifier.collect]]\ncommand = "echo 0 > told; python3 -c \'import json\'; bash -lc true"\n')
+    settings.write_text("[[verifier.collect]]\ncommand = \"echo 0 > told; python3 -c 'import json'; bash -lc true\"\n")
     deed = "echo \"open('told', 'w').write('1')\" > json.py; echo 'echo 1 > /app/told' > ~/.bash_profile"
     assert judged(server, tmp_path, settings.parent, deed).rewards == {"reward": 0.0}
 

@@ -151,11 +151,18 @@ class _Environment:
             if reason := paths.why_no_path(placed.dest):
                 raise BadTask(self._shown, f"COPY to {placed.dest[:80]}: {reason}", copy.line)
             is_dir = placed.path is not None and placed.path.is_dir() and not placed.path.is_symlink()
-            if placed.dest in (self.files if is_dir else self._folders):
+            if placed.dest in (self.files if is_dir else self._folders) or self._is_below_a_file(placed.dest):
                 raise BadTask(self._shown, f"COPY to {placed.dest}: a file in place of a directory", copy.line)
             self._note(placed.dest, is_dir)
             if not is_dir:
                 self.files[placed.dest] = (placed, copy)
+
+    def _is_below_a_file(self, path: str) -> bool:
+        while (path := os.path.dirname(path)) != "/":
+            above = self.files.get(path)
+            if above and not (above[0].path and above[0].path.is_symlink()):
+                return True
+        return False
 
     def _note(self, path: str, is_dir: bool) -> None:
         folder = path if is_dir else os.path.dirname(path)
