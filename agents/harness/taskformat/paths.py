@@ -9,7 +9,8 @@ _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}|[0-9]{1,9}")
 _LONGEST, _LONGEST_PART = 1_000, 255
 _LONGEST_VALUE = 100_000
 #: Below these the sandbox shows the host's system read-only, or what belongs to it.
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/proc", "/dev", "/sys")
+PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+SYSTEM = (*PROGRAMS, "/etc", "/proc", "/dev", "/sys")
 #: Gyre's own directories of an execution stand there.
 RESERVED = ("/tests", "/logs", "/solution")
 

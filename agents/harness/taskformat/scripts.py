@@ -55,9 +55,9 @@ def check_interpreter(words: list[str], shown: str, search: str, is_copied: Call
 
 def _can_run(path: str, is_copied: Callable[[str], bool]) -> bool:
     real = paths.inside(path)
-    if paths.is_below(real, paths.SYSTEM):
+    if paths.is_below(real, paths.PROGRAMS):
         leads_to = os.path.realpath(real)
-        return paths.is_below(leads_to, paths.SYSTEM) and os.path.isfile(leads_to) and os.access(leads_to, os.X_OK)
+        return paths.is_below(leads_to, paths.PROGRAMS) and os.path.isfile(leads_to) and os.access(leads_to, os.X_OK)
     return is_copied(real)
 
 
