@@ -34,6 +34,12 @@ PLANTED = {
         git -C /app config core.hooksPath /app/hooks; mkdir /app/hooks
         for name in pre-commit post-commit prepare-commit-msg post-checkout post-index-change; do
             cp /app/evil /app/hooks/$name; cp /app/evil /app/.git/hooks/$name; done""",
+    "filters and drivers of a repository": f"""
+        git init -q /app; printf '#!/bin/sh\\n%s\\ncat\\n' '{WIN}' > /app/evil; chmod +x /app/evil
+        printf '* filter=f diff=d merge=m\\n' > /app/.gitattributes
+        printf '[filter "f"]\\nclean = /app/evil\\nsmudge = /app/evil\\nrequired = true\\n' > /app/.git/more
+        printf '[include]\\npath = more\\n[diff "d"]\\ntextconv = /app/evil\\n' >> /app/.git/config
+        git -C /app config diff.external /app/evil; git -C /app config trailer.x.cmd /app/evil""",
     "git's configuration at home": f"""
         git init -q /app; printf '#!/bin/sh\\n%s\\n' '{WIN}' > ~/evil; chmod +x ~/evil
         git config --global core.fsmonitor ~/evil; git config --global core.hooksPath ~/hooks

@@ -22,7 +22,8 @@ python3 -c 'import json, os, random, subprocess, tempfile'
 python3 -m json.tool <<< '{}'
 python3 <<< 'import json, re'
 python3 /tests/check.py
-git status; git add -A; git -c user.name=v -c user.email=v@x commit -qm verify; git log -1; git checkout -q -B other
+git status; git add -A; git -c user.name=v -c user.email=v@x commit -qm verify; git log -p -1; git checkout -q -B other
+touch new; git add new; git diff; git diff --cached; git stash -q; git checkout -q .
 bash -lc true; bash -ic true; sh -lc true
 env echo; ls -A / ~; cat /dev/null
 if [ "$(cat answer.txt)" = apple ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt

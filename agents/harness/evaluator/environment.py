@@ -26,6 +26,8 @@ _GIT = {
     "credential.helper": "",
     "protocol.ext.allow": "never",
 }
+#: What it cannot know is found in the sandbox, before the command: see there.
+_START = ("/bin/bash", f"{VERIFIER_STARTUP}/start.sh")
 _PYTHON = {"PYTHONSAFEPATH": "1", "PYTHONNOUSERSITE": "1"}
 #: pytest reads no conftest.py above the tests. What tests of the task's own repository have beside them is read.
 _PYTEST = {"PYTEST_ADDOPTS": "--confcutdir=/tests"}
@@ -45,6 +47,10 @@ def verifier_environment(
     env |= own
     env["PYTHONPATH"] = ":".join(filter(None, (VERIFIER_STARTUP, env.get("PYTHONPATH"))))
     return env
+
+
+def guarded(command: tuple[str, ...], may_hold_repository: bool) -> tuple[str, ...]:
+    return (*_START, *command) if may_hold_repository else command
 
 
 def _git() -> dict[str, str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from agents.core.outcome import Reason, Status, Verdict
 from agents.harness.evaluator import rewards
 from agents.harness.evaluator.artifacts import carry_over
-from agents.harness.evaluator.environment import verifier_environment
+from agents.harness.evaluator.environment import guarded, verifier_environment
 from agents.harness.sandbox.base import Bind, Exit, SandboxError, SandboxSpec, User
 from agents.harness.sandbox.client import SandboxServer
 from agents.harness.sandbox.workspace import Workspace, read_log, read_untrusted
@@ -59,6 +59,7 @@ def _evaluate(server: SandboxServer, site: Worksite, evaluation: Evaluation, dea
         user = site.user(site.task.config.verifier.user)
         env = verifier_environment(site.image.env, site.verifier_env, user, shared=True)
         spec = _verifier_spec(site, workspace.root, workspace.verifier_binds(user), env, user, site.image.workdir)
+        spec = replace(spec, command=guarded(spec.command, workspace.may_hold_repository(spec.workdir)))
     limit = min(deadline, time.monotonic() + site.task.config.verifier.timeout_s)
     end = _run(server, spec, limit)
     log = read_log(spec.log)
@@ -106,7 +107,7 @@ def _separate(server: SandboxServer, site: Worksite, deadline: float) -> Sandbox
         unpack=replace(unpacked, binds=(*unpacked.binds, Bind(transfer, "/run/gyre"))),
         run=lambda each: _run(server, each, deadline),
     )
-    return spec
+    return replace(spec, command=guarded(spec.command, may_hold_repository=True))
 
 
 def _nothing_crossed(site: Worksite) -> bool:
@@ -126,7 +127,8 @@ def _hook_spec(site: Worksite, hook: CollectHook) -> SandboxSpec:
     user = site.user(hook.user)
     env = verifier_environment(site.image.env, {}, user, shared=True)
     log = site.workspace.path / "collect.log"
-    spec = site.command_spec(("/bin/bash", "-c", hook.command), user, log, env)
+    command = guarded(("/bin/bash", "-c", hook.command), site.workspace.may_hold_repository(site.image.workdir))
+    spec = site.command_spec(command, user, log, env)
     return replace(spec, binds=site.workspace.hook_binds(user))
 
 

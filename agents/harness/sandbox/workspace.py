@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import itertools
 import os
+import posixpath
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +37,7 @@ _CONFIGURES = frozenset({
     "go.work", ".git", ".gitattributes", ".mocharc.js", ".mocharc.json", ".babelrc", "babel.config.js",
     "jest.config.js", "tsconfig.json", ".env",
 })  # fmt: skip
+_REPOSITORY = (".git", "HEAD")
 _ASIDE = ".left-by-agent-"
 
 
@@ -119,6 +121,24 @@ class Workspace:
     def _startup(self) -> tuple[Bind, ...]:
         home = Bind(self._verifier_home, skeleton.VERIFIER_HOME, writable=True)
         return home, Bind(_STARTUP, skeleton.VERIFIER_STARTUP)
+
+    def may_hold_repository(self, workdir: str) -> bool:
+        """Whether git may find a repository in a directory inside, above it, or in a folder of it."""
+        with Beneath(self.root) as tree:
+            above = [workdir]
+            while above[-1] != "/":
+                above.append(posixpath.dirname(above[-1]))
+            if any(tree.real(posixpath.join(folder, name)) for folder in above for name in _REPOSITORY):
+                return True
+            try:
+                listed = tree.open(workdir, os.O_RDONLY | os.O_DIRECTORY)
+            except OSError:
+                return True
+            try:
+                folders = [entry.name for entry in os.scandir(listed) if entry.is_dir() or entry.is_symlink()]
+            finally:
+                os.close(listed)
+            return any(tree.real(f"{workdir}/{folder}/{name}") for folder in folders for name in _REPOSITORY)
 
     def set_aside_configuration(self) -> None:
         """Rename what an agent left at `/` that would configure programs run in `/tests`. Raises OSError."""
