@@ -111,6 +111,8 @@ def test_files(content: bytes, env: dict[str, str], tmp_path: Path) -> None:
         (b"FROM debian\nCOPY [1, 2]\n", "Dockerfile:2: "),
         (b"FROM debian\nCOPY a b /c\n", "Dockerfile:2: COPY of several files needs a destination that ends in '/'"),
         (b'FROM debian\nCOPY "a b" /c\n', "Dockerfile:2: COPY is split at blanks"),
+        (b"FROM debian\nCOPY a\\ b /c\n", "Dockerfile:2: COPY is split at blanks"),
+        (b"FROM debian\nCOPY a\xc2\xa0b /c\n", "Dockerfile:2: COPY is split at blanks"),
         (b"FROM debian\nCOPY --chmod=u+x a /c\n", "Dockerfile:2: COPY --chmod must be three octal digits"),
         (b"FROM debian\nCOPY --parents a /c\n", "Dockerfile:2: COPY --parents needs a container backend"),
         (b"FROM debian\nCOPY " + b"[" * 100_000 + b" x\n", "Dockerfile: cannot be read: "),

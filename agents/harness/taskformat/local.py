@@ -207,7 +207,7 @@ def _warn_of_code(image: Image, task: ParsedTask) -> None:
     for name in _LEADS_TO_CODE:
         if name in image.env:
             image.warnings.append(
-                f"{task.file('environment', 'Dockerfile')}: ENV {name} holds for the verifier too: it may load code"
+                f"{task.file('environment')}: ENV {name} holds for the verifier too: it may load code"
                 " that the agent has left there. A separate verifier does not"
             )
 

@@ -28,6 +28,9 @@ guard() {
     done < <(git -C "$1" config --list --name-only -z 2> /dev/null)
 }
 
+if [ "$count" = 0 ]; then # the task wishes no guard
+    exec "$@"
+fi
 for place in . ./*/; do
     if [ "$place" = . ] || [ -e "$place/.git" ] || [ -e "$place/HEAD" ]; then
         guard "$place"
