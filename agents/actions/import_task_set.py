@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from django.db import transaction
@@ -13,6 +15,8 @@ from agents.harness.taskformat import BadTask, ParsedTask, load_task
 from agents.harness.taskformat.directory import digest
 from agents.harness.taskformat.local import plan
 from agents.models import Task, TaskSet
+
+log = logging.getLogger(__name__)
 
 BUNDLED = Path(__file__).resolve().parents[1] / "tasksets"
 _SHOWN = 5
@@ -39,13 +43,14 @@ def import_task_set(name_or_path: str) -> TaskSet:
     if twice := {name for name in names if names.count(name) > 1}:
         raise BadTaskSet(f"{folder}: the task names {', '.join(sorted(twice))} are in train/ and in heldout/")
     read = _read_all(folder, [path for _, path in places])
-    found = [(split, path, sha) for (split, path), (_, sha) in zip(places, read, strict=True)]
-    tasks = [task for task, _ in read]
+    found = [(split, path, each.digest) for (split, path), each in zip(places, read, strict=True)]
+    tasks = [each.task for each in read]
     total = hashlib.sha256("\n".join(f"{split} {path.name} {sha}" for split, path, sha in found).encode()).hexdigest()
     name = _slug(folder.name)
     known = TaskSet.objects.filter(name=name, digest=total, path=str(folder)).first()
     if known:
         return known
+    _tell(folder, [warning for each in read for warning in each.warnings])
     with transaction.atomic():
         task_set, is_new = TaskSet.objects.update_or_create(name=name, digest=total, defaults={"path": str(folder)})
         rows = [
@@ -106,14 +111,33 @@ def _task_folders(folder: Path) -> Iterator[tuple[str, Path]]:
                 yield split.value, path
 
 
-def _read_all(folder: Path, paths: list[Path]) -> list[tuple[ParsedTask, str]]:
+@dataclass(frozen=True)
+class _Read:
+    task: ParsedTask
+    digest: str
+    warnings: tuple[str, ...]
+
+
+def _tell(folder: Path, warnings: list[str]) -> None:
+    """Say once per set what is read otherwise than in a container: each thing with the first place that has it."""
+    first: dict[str, str] = {}
+    for warning in warnings:
+        where, _, what = warning.partition(": ")
+        first.setdefault(what, where)
+    for what, where in list(first.items())[:_SHOWN]:
+        log.warning("task set %s: %s (%s)", folder.name, what, where)
+    if len(first) > _SHOWN:
+        log.warning("task set %s: and %d more warnings", folder.name, len(first) - _SHOWN)
+
+
+def _read_all(folder: Path, paths: list[Path]) -> list[_Read]:
     """Each task, and the digest of its files. Whatever is wrong with a task is told as that task's, all at once."""
     found, problems = [], []
     for path in paths:
         try:
             task = load_task(path)
-            plan(task)
-            found.append((task, digest(path)))
+            image = plan(task)
+            found.append(_Read(task, digest(path), (*task.warnings, *image.warnings)))
         except BadTask as problem:
             problems.append(str(problem))
         except OSError as error:

@@ -159,3 +159,24 @@ def test_what_json_does_not_have_is_kept_as_text(tmp_path: Path) -> None:
     settings = "[metadata]\nday = 2026-01-02\nat = [2026-01-02T03:04:05Z]\nx = nan\nbig = " + "9" * 30
     config = import_task_set(str(write_task(tmp_path, settings=settings))).tasks.get().config
     assert config["metadata"] == {"day": "2026-01-02", "at": ["2026-01-02 03:04:05+00:00"], "x": "nan", "big": "9" * 30}
+
+
+def test_what_is_read_otherwise_than_in_a_container_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("one", "two"):
+        task = write_task(tmp_path, name=name, settings="strange = 1") / name
+        dockerfile = "FROM debian\nENV PYTHONPATH=/app\nCOPY no*.json /app/\n"
+        (task / "environment" / "Dockerfile").write_text(dockerfile)
+    import_task_set(str(tmp_path))
+    told = [record.getMessage().partition(": ")[2] for record in caplog.records]
+    assert told == [
+        "strange: unknown key, kept and not used (one/task.toml:1)",
+        "FROM debian: the host system stands in for the image (one/environment/Dockerfile:1)",
+        "COPY no*.json: matches no file (one/environment/Dockerfile:3)",
+        "ENV PYTHONPATH holds for the verifier too: it may load code that the agent has left there. "
+        "A separate verifier does not (one/environment)",
+    ]
+    caplog.clear()
+    import_task_set(str(tmp_path))
+    assert caplog.records == []
