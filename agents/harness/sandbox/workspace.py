@@ -6,6 +6,7 @@ starts, or into a directory that no sandbox has seen; single files are read with
 
 from __future__ import annotations
 
+import errno
 import io
 import itertools
 import os
@@ -241,7 +242,9 @@ def _copy_file(tree: Beneath, source: Path, dest: str, adjust: Callable[[int], i
     if source.is_symlink():
         tree.put_link(dest, os.readlink(source))
         return
-    with os.fdopen(os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+    with _plain_file(source) as file:
+        if file is None:
+            raise OSError(errno.EINVAL, "cannot be read as a plain file", str(source))
         mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o777
         tree.put_file(dest, file, adjust(mode | 0o644))
 
