@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from django.db import transaction
@@ -14,12 +16,17 @@ from agents.harness.taskformat.directory import digest
 from agents.harness.taskformat.local import plan
 from agents.models import Task, TaskSet
 
+log = logging.getLogger(__name__)
+
 BUNDLED = Path(__file__).resolve().parents[1] / "tasksets"
 _SHOWN = 5
 
 
 class BadTaskSet(ValueError):
     """A task set that is missing or broken; the message names the files, lines and reasons."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message.encode(errors="backslashreplace").decode())  # file names are any bytes
 
 
 def import_task_set(name_or_path: str) -> TaskSet:
@@ -29,18 +36,21 @@ def import_task_set(name_or_path: str) -> TaskSet:
     Raises BadTaskSet.
     """
     folder = _find(name_or_path)
-    found = [(split, path, digest(path)) for split, path in _task_folders(folder)]
-    if not found:
+    places = _all_places(folder)
+    if not places:
         raise BadTaskSet(f"{folder} holds no task: no directory with a task.toml below it, train/ or heldout/")
-    names = [path.name for _, path, _ in found]
+    names = [path.name for _, path in places]
     if twice := {name for name in names if names.count(name) > 1}:
         raise BadTaskSet(f"{folder}: the task names {', '.join(sorted(twice))} are in train/ and in heldout/")
+    read = _read_all(folder, [path for _, path in places])
+    found = [(split, path, each.digest) for (split, path), each in zip(places, read, strict=True)]
+    tasks = [each.task for each in read]
     total = hashlib.sha256("\n".join(f"{split} {path.name} {sha}" for split, path, sha in found).encode()).hexdigest()
     name = _slug(folder.name)
     known = TaskSet.objects.filter(name=name, digest=total, path=str(folder)).first()
     if known:
         return known
-    tasks = _load_all(folder, [path for _, path, _ in found])
+    _tell(folder, [warning for each in read for warning in each.warnings])
     with transaction.atomic():
         task_set, is_new = TaskSet.objects.update_or_create(name=name, digest=total, defaults={"path": str(folder)})
         rows = [
@@ -70,13 +80,24 @@ def import_task_set(name_or_path: str) -> TaskSet:
 def _find(name_or_path: str) -> Path:
     if re.fullmatch(r"[\w-]+", name_or_path) and (BUNDLED / name_or_path).is_dir():
         return BUNDLED / name_or_path
-    folder = Path(name_or_path).expanduser()
-    if not name_or_path or not folder.is_dir():
-        bundled = sorted(path.name for path in BUNDLED.iterdir() if any(_task_folders(path)))
-        raise BadTaskSet(
-            f"task set {name_or_path!r} is neither a directory nor a bundled set ({', '.join(bundled) or 'none'})"
-        )
-    return folder.resolve()
+    try:
+        folder = Path(name_or_path).expanduser()
+        if name_or_path and folder.is_dir():
+            str(folder.resolve()).encode()
+            return folder.resolve()
+    except (OSError, RuntimeError, UnicodeEncodeError) as error:
+        raise BadTaskSet(f"task set {name_or_path!r} cannot be read: {error}") from error
+    bundled = sorted(path.name for path in BUNDLED.iterdir() if any(_task_folders(path)))
+    raise BadTaskSet(
+        f"task set {name_or_path!r} is neither a directory nor a bundled set ({', '.join(bundled) or 'none'})"
+    )
+
+
+def _all_places(folder: Path) -> list[tuple[str, Path]]:
+    try:
+        return list(_task_folders(folder))
+    except OSError as error:
+        raise BadTaskSet(f"task set {folder} cannot be read: {error}") from error
 
 
 def _task_folders(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -90,19 +111,45 @@ def _task_folders(folder: Path) -> Iterator[tuple[str, Path]]:
                 yield split.value, path
 
 
-def _load_all(folder: Path, paths: list[Path]) -> list[ParsedTask]:
-    tasks, problems = [], []
+@dataclass(frozen=True)
+class _Read:
+    task: ParsedTask
+    digest: str
+    warnings: tuple[str, ...]
+
+
+def _tell(folder: Path, warnings: list[str]) -> None:
+    """Say once per set what is read otherwise than in a container: each thing with the first place that has it."""
+    first: dict[str, str] = {}
+    for warning in warnings:
+        where, _, what = warning.partition(": ")
+        first.setdefault(what, where)
+    for what, where in list(first.items())[:_SHOWN]:
+        log.warning("task set %s: %s (%s)", folder.name, what, where)
+    if len(first) > _SHOWN:
+        log.warning("task set %s: and %d more warnings", folder.name, len(first) - _SHOWN)
+
+
+def _read_all(folder: Path, paths: list[Path]) -> list[_Read]:
+    """Each task, and the digest of its files. Whatever is wrong with a task is told as that task's, all at once."""
+    found, problems = [], []
     for path in paths:
         try:
             task = load_task(path)
-            plan(task)
-            tasks.append(task)
+            image = plan(task)
+            found.append(_Read(task, digest(path), (*task.warnings, *image.warnings)))
         except BadTask as problem:
             problems.append(str(problem))
+        except OSError as error:
+            file = str(error.filename or path)
+            shown = path.name + file.removeprefix(str(path)) if file.startswith(str(path)) else path.name
+            problems.append(f"{shown}: cannot be read: {error.strerror}")
+        except Exception as error:  # a task is other people's data: no way to break must hide which one it is
+            problems.append(f"{path.name}: cannot be read: {type(error).__name__}: {str(error)[:200]}")
     if problems:
         more = f" (and {len(problems) - _SHOWN} more)" if len(problems) > _SHOWN else ""
         raise BadTaskSet(f"task set {folder} cannot be used: {'; '.join(problems[:_SHOWN])}{more}")
-    return tasks
+    return found
 
 
 def _slug(name: str) -> str:

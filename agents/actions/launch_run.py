@@ -43,6 +43,8 @@ def launch_run(
         task_set = import_task_set(config.task_set)
     except BadTaskSet as error:
         raise run_config.BadConfig({"task_set": str(error)}) from error
+    if "eval_tasks" not in (settings or {}):
+        config = config.model_copy(update={"eval_tasks": min(config.eval_tasks, _num_heldout(task_set))})
     _check_tasks(task_set, config)
     _check_policy(config)
     try:
@@ -82,12 +84,16 @@ def _check_policy(config: run_config.RunConfig) -> None:
         raise run_config.BadConfig({"policy_path": f"{folder} lacks {', '.join(absent)}"})
 
 
+def _num_heldout(task_set: TaskSet) -> int:
+    return task_set.tasks.filter(split=Task.Split.HELDOUT).count()
+
+
 def _check_tasks(task_set: TaskSet, config: run_config.RunConfig) -> None:
     """Training tasks must exist, and as many held-out ones as an evaluation takes."""
     problems = {}
     if not task_set.tasks.filter(split=Task.Split.TRAIN).exists():
         problems["task_set"] = f"{task_set.name!r} has no training tasks"
-    num_heldout = task_set.tasks.filter(split=Task.Split.HELDOUT).count()
+    num_heldout = _num_heldout(task_set)
     if config.eval_every_steps and config.eval_tasks > num_heldout:
         problems["eval_tasks"] = f"{config.eval_tasks} asked, but task set {task_set.name!r} holds out {num_heldout}"
     if problems:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,10 +15,11 @@ from agents.harness.install import Installed
 from agents.harness.sandbox.base import Limits, SandboxError, SandboxSpec, User
 from agents.harness.sandbox.client import SandboxServer
 from agents.harness.sandbox.workspace import Workspace
-from agents.harness.taskformat import ParsedTask, load_task
+from agents.harness.taskformat import BadTask, ParsedTask, load_task
 from agents.harness.taskformat.config import Healthcheck
 from agents.harness.taskformat.dockerfile import Image
 from agents.harness.taskformat.local import plan, task_env
+from agents.harness.taskformat.paths import why_no_user
 
 _MB = 1 << 20
 
@@ -39,6 +41,8 @@ class Worksite:
     def user(self, name: str | None) -> User:
         """Names differ inside only: on the host all sandboxes are one unprivileged identity."""
         name = name or self.image.user or "agent"
+        if reason := why_no_user(name):
+            raise BadTask(self.task.file("task.toml"), reason)
         if name in ("root", "0"):
             return User("root", 0)
         return User(f"user{name}", int(name)) if name.isdigit() else User(name)
@@ -100,16 +104,18 @@ class Worksite:
             proxy_socket=proxy_socket if self.driver.calls_model else None,
         )
 
-    def command_spec(self, command: tuple[str, ...], user: User, log: Path) -> SandboxSpec:
-        """A command of the task's own in the agent's file tree, without a network."""
-        env = {"PATH": PATH, "HOME": user.home, "LANG": "C.UTF-8", "TERM": "dumb", **self.image.env}
+    def command_spec(
+        self, command: tuple[str, ...], user: User, log: Path, env: Mapping[str, str] | None = None
+    ) -> SandboxSpec:
+        """A command of the task's own in the agent's file tree, without a network. `env`: else the image's."""
+        env = env or {"PATH": PATH, "HOME": user.home, "LANG": "C.UTF-8", "TERM": "dumb", **self.image.env}
         return SandboxSpec(
             area=self.workspace.area,
             root=self.workspace.root,
             log=log,
             command=command,
             binds=self.workspace.agent_binds(user),
-            env=env,
+            env=dict(env),
             workdir=self.image.workdir,
             user=user,
             limits=self.limits,

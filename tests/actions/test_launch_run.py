@@ -8,6 +8,7 @@ from agents.actions.launch_run import default_project, launch_run
 from agents.config import BadConfig
 from agents.models import Run, RunEvent
 from agents.proxy.rendering import BUNDLED_POLICY
+from tests.harness.rows import write_task
 
 pytestmark = pytest.mark.django_db
 
@@ -36,6 +37,14 @@ def test_a_run_that_cannot_work_is_refused_and_leaves_nothing(settings: dict, fi
         launch(**settings)
     assert why in refused.value.problems[field]
     assert not Run.objects.exists()
+
+
+def test_a_set_with_fewer_held_out_tasks_than_the_preset_evaluates_is_evaluated_on_those(tmp_path: Path) -> None:
+    write_task(tmp_path / "set")
+    assert launch(task_set=str(tmp_path / "set")).config["eval_tasks"] == 0
+    assert launch().config["eval_tasks"] == 64
+    with pytest.raises(BadConfig, match="holds out 0"):
+        launch(task_set=str(tmp_path / "set"), eval_tasks=1)
 
 
 def test_a_policy_folder_must_hold_all_that_is_loaded_from_it(tmp_path: Path) -> None:

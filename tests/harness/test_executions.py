@@ -162,7 +162,7 @@ def test_a_harness_that_never_reaches_its_model_is_unresolved_and_not_zero(
     assert (execution.outcome, execution.reason_code, execution.reward) == ("unresolved", "no_call_acknowledged", None)
 
 
-@pytest.mark.parametrize("test", ["#!/bin/bash\nexit 0\n", "#!/nowhere\n"])
+@pytest.mark.parametrize("test", ["#!/bin/bash\nexit 0\n", "#!/bin/bash\nexec /nowhere\n"])
 def test_a_verifier_without_a_reward_is_unresolved_and_not_zero(
     stage: SocketBackstage, worker: Worker, tmp_path: Path, test: str
 ) -> None:

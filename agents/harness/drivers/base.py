@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from agents.harness.install import Installed, Recipe
 from agents.harness.sandbox.base import PROXY_PORT, Bind, Limits
 from agents.harness.sandbox.workspace import INSTRUCTION, read_log
+from agents.harness.taskformat.dockerfile import PATH
 
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: Where an installed harness is seen in its sandbox.
 PLACE = "/opt/harness"
 #: Longer than any call is held: no harness gives up before its own time limit does. Fits a 32-bit count of ms.

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import stat
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agents.core.outcome import Reason, Status, Verdict
-from agents.harness.drivers.base import PATH
 from agents.harness.evaluator import rewards
 from agents.harness.evaluator.artifacts import carry_over
+from agents.harness.evaluator.environment import guarded, verifier_environment
 from agents.harness.sandbox.base import Bind, Exit, SandboxError, SandboxSpec, User
 from agents.harness.sandbox.client import SandboxServer
 from agents.harness.sandbox.workspace import Workspace, read_log, read_untrusted
-from agents.harness.taskformat.local import verifier_image
+from agents.harness.taskformat.config import CollectHook
+from agents.harness.taskformat.local import is_bundled, verifier_image
 from agents.harness.worksite import Worksite
 
 _NOTHING_CROSSED = "none of the artifacts that its separate verifier gets was left, and it gave no reward"
@@ -46,18 +48,18 @@ def _evaluate(server: SandboxServer, site: Worksite, evaluation: Evaluation, dea
     if _missing(workspace.root, site.image.workdir):
         return Verdict(Status.NO_WORK, reason=f"the working directory {site.image.workdir} is gone")
     for hook in site.task.config.verifier.collect:
-        spec = site.command_spec(
-            ("/bin/bash", "-c", hook.command), site.user(hook.user), workspace.path / "collect.log"
-        )
-        _run(server, spec, min(deadline, time.monotonic() + hook.timeout_s))
+        _run(server, _hook_spec(site, hook), min(deadline, time.monotonic() + hook.timeout_s))
     nothing_crossed = False
     if site.task.config.verifier.environment_mode == "separate":
         spec = _separate(server, site, deadline)
         nothing_crossed = _nothing_crossed(site)
     else:
         workspace.upload_tests(site.task.path / "tests")
+        workspace.set_aside_configuration()
         user = site.user(site.task.config.verifier.user)
-        spec = _verifier_spec(site, site.workspace.root, workspace.verifier_binds(user), site.image.env, user)
+        env = verifier_environment(site.image.env, site.verifier_env, user, shared=True)
+        spec = _verifier_spec(site, workspace.root, workspace.verifier_binds(user), env, user, site.image.workdir)
+        spec = replace(spec, command=guarded(spec.command, workspace.may_hold_repository(spec.workdir)))
     limit = min(deadline, time.monotonic() + site.task.config.verifier.timeout_s)
     end = _run(server, spec, limit)
     log = read_log(spec.log)
@@ -88,7 +90,7 @@ def _separate(server: SandboxServer, site: Worksite, deadline: float) -> Sandbox
     """A fresh environment; only artifacts cross."""
     workspace, task = site.workspace, site.task
     image = verifier_image(task)
-    bundled = (task.path / "tests" / "Dockerfile").is_file()
+    bundled = is_bundled(task)
     user = site.user(task.config.verifier.user or image.user)
     transfer = workspace.transfer_folder()
     carry_over_from = site.command_spec((), site.user(None), workspace.path / "collect.log")
@@ -96,14 +98,16 @@ def _separate(server: SandboxServer, site: Worksite, deadline: float) -> Sandbox
     context = task.path / ("tests" if bundled or task.config.verifier.environment else "environment")
     root = workspace.fresh_root(image, context, user)
     binds = workspace.separate_binds(user, with_tests=not bundled)
-    spec = _verifier_spec(site, root, binds, image.env, user, image.workdir)
+    env = verifier_environment(image.env, site.verifier_env, user, shared=False, has_tests=not bundled)
+    spec = _verifier_spec(site, root, binds, env, user, image.workdir)
+    unpacked = replace(spec, log=workspace.path / "collect.log", binds=workspace.unpacking_binds(user))
     carry_over(
         site.task.config.artifacts,
         collect=replace(carry_over_from, binds=(*carry_over_from.binds, Bind(transfer, "/tests", writable=True))),
-        unpack=replace(spec, log=workspace.path / "collect.log", binds=(*binds, Bind(transfer, "/run/gyre"))),
+        unpack=replace(unpacked, binds=(*unpacked.binds, Bind(transfer, "/run/gyre"))),
         run=lambda each: _run(server, each, deadline),
     )
-    return spec
+    return replace(spec, command=guarded(spec.command, may_hold_repository=True))
 
 
 def _nothing_crossed(site: Worksite) -> bool:
@@ -118,10 +122,19 @@ def _nothing_crossed(site: Worksite) -> bool:
         return False
 
 
+def _hook_spec(site: Worksite, hook: CollectHook) -> SandboxSpec:
+    """It prepares what is judged, and so trusts the agent's files no more than the verifier does."""
+    user = site.user(hook.user)
+    env = verifier_environment(site.image.env, {}, user, shared=True)
+    log = site.workspace.path / "collect.log"
+    command = guarded(("/bin/bash", "-c", hook.command), site.workspace.may_hold_repository(site.image.workdir))
+    spec = site.command_spec(command, user, log, env)
+    return replace(spec, binds=site.workspace.hook_binds(user))
+
+
 def _verifier_spec(
-    site: Worksite, root: Path, binds: tuple[Bind, ...], image_env: dict[str, str], user: User, workdir: str = ""
+    site: Worksite, root: Path, binds: tuple[Bind, ...], env: dict[str, str], user: User, workdir: str
 ) -> SandboxSpec:
-    env = {"PATH": PATH, "HOME": user.home, "LANG": "C.UTF-8", "TERM": "dumb", **image_env, **site.verifier_env}
     return SandboxSpec(
         area=site.workspace.area,
         root=root,
@@ -129,7 +142,7 @@ def _verifier_spec(
         command=("/tests/test.sh",),
         binds=binds,
         env=env,
-        workdir=workdir or site.image.workdir,
+        workdir=workdir,
         user=user,
         limits=site.limits,
     )
@@ -144,10 +157,14 @@ def _missing(root: Path, workdir: str) -> bool:
     place = root
     for part in workdir.strip("/").split("/"):
         place /= part
-        if place.is_symlink():
-            return False
-        if not place.exists():
+        try:
+            found = place.lstat()
+        except (FileNotFoundError, NotADirectoryError):
             return True
+        except OSError:  # the agent has closed it
+            return False
+        if stat.S_ISLNK(found.st_mode):
+            return False
     return False
 
 

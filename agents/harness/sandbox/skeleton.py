@@ -8,7 +8,9 @@ import tempfile
 import threading
 from pathlib import Path
 
-from agents.harness.sandbox.base import User
+from agents.core.outcome import Reason
+from agents.harness.sandbox.base import SandboxError, User
+from agents.harness.taskformat.paths import why_no_user
 
 #: From the host: what programs need to find libraries, names, time zones and certificates.
 _FROM_HOST = (
@@ -17,11 +19,16 @@ _FROM_HOST = (
     "profile", "protocols", "rpc", "services", "ssl/certs", "ssl/openssl.cnf", "ca-certificates.conf", "timezone",
 )  # fmt: skip
 LOG_FOLDERS = ("agent", "verifier", "artifacts")
+#: Only a verifier has something there. Every sandbox has the places: none that an agent works in can bend them.
+VERIFIER_HOME = "/logs/home"
+VERIFIER_STARTUP = "/logs/startup"
 _lock = threading.Lock()
 
 
 def etc(home: Path, user: User) -> Path:
     """A directory for `/etc`, made once per user name."""
+    if reason := why_no_user(user.name):
+        raise SandboxError(Reason.SANDBOX_NEVER_HEALTHY, reason)
     place = home / "run" / "sandbox" / f"etc-{user.name}-{user.uid}"
     with _lock:
         if not place.is_dir():
@@ -30,8 +37,8 @@ def etc(home: Path, user: User) -> Path:
 
 
 def logs(home: Path) -> Path:
-    """A directory for `/logs` with the three places on which each execution's own directories are shown."""
-    place = home / "run" / "sandbox" / "logs"
+    """A directory for `/logs` with the places on which each execution's own directories are shown."""
+    place = home / "run" / "sandbox" / "logs-with-home"
     with _lock:
         if not place.is_dir():
             _make(place, _fill_logs)
@@ -50,7 +57,7 @@ def _make(place: Path, fill: object) -> None:
 
 
 def _fill_logs(place: Path) -> None:
-    for name in LOG_FOLDERS:
+    for name in (*LOG_FOLDERS, Path(VERIFIER_HOME).name, Path(VERIFIER_STARTUP).name):
         (place / name).mkdir(mode=0o755)
 
 

@@ -6,25 +6,40 @@ starts, or into a directory that no sandbox has seen; single files are read with
 
 from __future__ import annotations
 
+import errno
+import io
+import itertools
 import os
+import posixpath
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import pathspec
-
+from agents.harness.beneath import Beneath
 from agents.harness.sandbox import skeleton
 from agents.harness.sandbox.base import Bind, User
 from agents.harness.sandbox.identity import hand_over, sandbox_uid
-from agents.harness.taskformat.directory import uploads, walk
-from agents.harness.taskformat.dockerfile import Copy, Image
+from agents.harness.taskformat.context import BuildContext, Placed
+from agents.harness.taskformat.directory import uploads
+from agents.harness.taskformat.dockerfile import Image
+from agents.harness.taskformat.local import FOLDERS
 
 INSTRUCTION = "/run/gyre/instruction.md"
-_FOLDERS = ("tmp", "var/tmp", "run/gyre", "root", "opt", "srv", "mnt", "home", "etc")
+#: Python modules that a verifier's interpreter loads first.
+_STARTUP = Path(__file__).resolve().parents[1] / "evaluator" / "startup"
+#: Read from all folders above a file, by pytest, node, npm, cargo, go, git, and tools for style and types.
+_CONFIGURES = frozenset({
+    "conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "pyproject.toml", "tox.ini", "setup.cfg",
+    "setup.py", "node_modules", "package.json", ".npmrc", ".cargo", "Cargo.toml", "rust-toolchain.toml", "go.mod",
+    "go.work", ".git", ".gitattributes", ".mocharc.js", ".mocharc.json", ".babelrc", "babel.config.js",
+    "jest.config.js", "tsconfig.json", ".env",
+})  # fmt: skip
+_REPOSITORY = (".git", "HEAD")
+_ASIDE = ".left-by-agent-"
 
 
 @dataclass(frozen=True)
@@ -57,8 +72,7 @@ class Workspace:
     def create(self, image: Image, context: Path, user: User, instruction: str) -> None:
         """Make the file tree that stands in for the image, with the task's files in it. Replaces an older one."""
         self.begin()
-        build_root(self.root, image, context, user)
-        self._put(self.root / INSTRUCTION.lstrip("/"), instruction)
+        build_root(self.root, image, context, user, {INSTRUCTION: instruction})
         for name in ("logs", "tests", *(f"logs/{folder}" for folder in skeleton.LOG_FOLDERS)):
             self._folder(self.path / name)
 
@@ -74,9 +88,9 @@ class Workspace:
 
     def upload_tests(self, folder: Path) -> None:
         """A fresh `/tests` and `/logs/verifier`: what the agent left in either is not seen again."""
-        shutil.rmtree(self.path / "verify", ignore_errors=True)
-        self._folder(self.path / "verify")
-        self._folder(self.verifier_logs)
+        _clear(self.path / "verify")
+        for place in (self.path / "verify", self.verifier_logs, self._verifier_home):
+            self._folder(place)
         self._upload(folder, self.path / "verify" / "tests")
 
     def fresh_root(self, image: Image, context: Path, user: User) -> Path:
@@ -93,54 +107,101 @@ class Workspace:
 
     def verifier_binds(self, user: User) -> tuple[Bind, ...]:
         """What a shared verifier's sandbox shows beside the agent's root."""
-        return self._binds(user, self.path / "verify" / "tests", self.verifier_logs)
+        return (*self._binds(user, self.path / "verify" / "tests", self.verifier_logs), *self._startup())
+
+    def hook_binds(self, user: User) -> tuple[Bind, ...]:
+        """What the commands of a task's verifier that prepare its work see beside the agent's root."""
+        _clear(self._verifier_home)
+        self._folder(self._verifier_home)
+        return (*self.agent_binds(user), *self._startup())
+
+    @property
+    def _verifier_home(self) -> Path:
+        return self.path / "verify" / "home"
+
+    def _startup(self) -> tuple[Bind, ...]:
+        home = Bind(self._verifier_home, skeleton.VERIFIER_HOME, writable=True)
+        return home, Bind(_STARTUP, skeleton.VERIFIER_STARTUP)
+
+    def may_hold_repository(self, workdir: str) -> bool:
+        """Whether git may find a repository in a directory inside, above it, or in a folder of it."""
+        with Beneath(self.root) as tree:
+            above = [workdir]
+            while above[-1] != "/":
+                above.append(posixpath.dirname(above[-1]))
+            if any(tree.real(posixpath.join(folder, name)) for folder in above for name in _REPOSITORY):
+                return True
+            try:
+                listed = tree.open(workdir, os.O_RDONLY | os.O_DIRECTORY)
+            except OSError:
+                return True
+            try:
+                folders = [entry.name for entry in os.scandir(listed) if entry.is_dir() or entry.is_symlink()]
+            finally:
+                os.close(listed)
+            return any(tree.real(f"{workdir}/{folder}/{name}") for folder in folders for name in _REPOSITORY)
+
+    def set_aside_configuration(self) -> None:
+        """Rename what an agent left at `/` that would configure programs run in `/tests`. Raises OSError."""
+        self.root.chmod(0o755)
+        with Beneath(self.root) as tree, tree.folder("/") as top:
+            there = set(os.listdir(self.root))
+            for name in there & _CONFIGURES:
+                number = next(number for number in itertools.count() if f"{_ASIDE}{number}-{name}" not in there)
+                os.rename(name, f"{_ASIDE}{number}-{name}", src_dir_fd=top, dst_dir_fd=top)
 
     def separate_binds(self, user: User, with_tests: bool) -> tuple[Bind, ...]:
         """What a separate verifier's sandbox shows beside a fresh root."""
+        tests = (Bind(self.path / "verify" / "tests", "/tests", writable=True),) if with_tests else ()
+        verifier = Bind(self.verifier_logs, "/logs/verifier", writable=True)
+        return (*self.unpacking_binds(user), verifier, *self._startup(), *tests)
+
+    def unpacking_binds(self, user: User) -> tuple[Bind, ...]:
+        """What artifacts are unpacked into beside a fresh root: neither tests nor rewards are among it."""
         verify = self.path / "verify"
         for name in ("agent", "artifacts"):
             self._folder(verify / name)
-        tests = (Bind(verify / "tests", "/tests", writable=True),) if with_tests else ()
-        return (*self._frame(user, verify / "agent", self.verifier_logs, verify / "artifacts"), *tests)
+        return self._frame(user, verify / "agent", verify / "artifacts")
 
     def transfer_folder(self) -> Path:
         place = self.path / "transfer"
-        shutil.rmtree(place, ignore_errors=True)
+        _clear(place)
         self._folder(place)
         return place
 
     def _binds(self, user: User, tests: Path, verifier_logs: Path) -> tuple[Bind, ...]:
-        frame = self._frame(user, self.agent_logs, verifier_logs, self.path / "logs" / "artifacts")
-        return (*frame, Bind(tests, "/tests", writable=True))
+        frame = self._frame(user, self.agent_logs, self.path / "logs" / "artifacts")
+        verifier = Bind(verifier_logs, "/logs/verifier", writable=True)
+        return (*frame, verifier, Bind(tests, "/tests", writable=True))
 
-    def _frame(self, user: User, agent: Path, verifier: Path, artifacts: Path) -> tuple[Bind, ...]:
+    def _frame(self, user: User, agent: Path, artifacts: Path) -> tuple[Bind, ...]:
         return (
             Bind(skeleton.etc(self.home, user), "/etc"),
             Bind(skeleton.logs(self.home), "/logs"),
             Bind(agent, "/logs/agent", writable=True),
-            Bind(verifier, "/logs/verifier", writable=True),
             Bind(artifacts, "/logs/artifacts", writable=True),
         )
 
     def remove(self) -> None:
         """Delete everything, also what the agent made unreadable. Only when no process of it runs."""
-        if self.path.exists():
-            shutil.rmtree(self.path, onerror=_open_and_retry)
+        _clear(self.path)
 
     def _folder(self, place: Path) -> None:
-        place.mkdir(parents=True, mode=0o755)
-        hand_over(place, sandbox_uid())
-
-    def _put(self, place: Path, text: str) -> None:
-        place.write_text(text)
+        place.mkdir(parents=True, mode=0o755, exist_ok=True)
         hand_over(place, sandbox_uid())
 
     def _upload(self, folder: Path, dest: Path) -> None:
         self._folder(dest)
-        for file in uploads(folder) if folder.is_dir() else ():
-            place = dest / file.relative_to(folder)
-            _copy_file(file, place, _executable_if_script)
+        with Beneath(dest) as tree:
+            for file in uploads(folder) if folder.is_dir() else ():
+                runs = 0o111 if file.suffix == ".sh" else 0
+                _copy_file(tree, file, f"/{file.relative_to(folder)}", lambda mode, runs=runs: mode | runs)
         hand_over_tree(dest)
+
+
+def _clear(place: Path) -> None:
+    if place.exists():
+        shutil.rmtree(place, onerror=_open_and_retry)
 
 
 def _let_through(place: Path) -> None:
@@ -151,48 +212,41 @@ def _let_through(place: Path) -> None:
     place.chmod(0o700 if uid is None else 0o710)
 
 
-def build_root(root: Path, image: Image, context: Path, user: User) -> None:
-    for name in (*_FOLDERS, user.home.lstrip("/"), image.workdir.lstrip("/")):
-        (root / name).mkdir(parents=True, exist_ok=True)
-    for name in ("tmp", "var/tmp"):
-        (root / name).chmod(0o1777)
-    for copy in image.copies:
-        _copy_into(root, copy, context)
+def build_root(root: Path, image: Image, context: Path, user: User, texts: Mapping[str, str] | None = None) -> None:
+    """What the image has beside the host's system, and `texts` by path. No path of a task leads out of `root`."""
+    root.mkdir(parents=True, exist_ok=True)
+    with Beneath(root) as tree:
+        for name in (*FOLDERS, user.home, image.workdir):
+            tree.make_dirs(name)
+        for name in ("tmp", "var/tmp"):
+            (root / name).chmod(0o1777)
+        files = BuildContext(context, context.name)
+        for copy in image.copies:
+            for placed in files.placed(copy, tree.is_dir(copy.dest)):
+                _place(tree, placed, copy.mode)
+        for path, text in (texts or {}).items():
+            tree.put_file(path, io.BytesIO(text.encode()), 0o644)
     hand_over_tree(root)
 
 
-def _copy_into(root: Path, copy: Copy, context: Path) -> None:
-    ignore = context / ".dockerignore"
-    rules = pathspec.GitIgnoreSpec.from_lines(ignore.read_text().splitlines() if ignore.is_file() else [])
-
-    def keep(files: Iterable[Path]) -> list[Path]:
-        return [file for file in files if not rules.match_file(str(file.relative_to(context)))]
-
-    def adjust(place: Path, mode: int) -> int:
-        return mode if copy.mode is None else copy.mode
-
-    dest = root / copy.dest.strip("/")
-    for pattern in copy.sources:
-        cleaned = pattern.strip("/").removeprefix("./") or "."
-        for source in [context] if cleaned == "." else sorted(context.glob(cleaned)):
-            if source.is_dir():
-                for file in keep(walk(source)):
-                    _copy_file(file, dest / file.relative_to(source), adjust)
-            elif keep([source]):
-                _copy_file(source, dest / source.name if copy.into_dir or dest.is_dir() else dest, adjust)
+def _place(tree: Beneath, placed: Placed, mode: int | None) -> None:
+    if placed.path is None:
+        tree.put_file(placed.dest, io.BytesIO(placed.text.encode()), 0o644 if mode is None else mode)
+    elif placed.path.is_dir() and not placed.path.is_symlink():
+        tree.make_dirs(placed.dest)
+    else:
+        _copy_file(tree, placed.path, placed.dest, lambda found: found if mode is None else mode)
 
 
-def _copy_file(source: Path, dest: Path, mode: Callable[[Path, int], int]) -> None:
-    dest.parent.mkdir(parents=True, exist_ok=True)
+def _copy_file(tree: Beneath, source: Path, dest: str, adjust: Callable[[int], int]) -> None:
     if source.is_symlink():
-        dest.symlink_to(source.readlink())
+        tree.put_link(dest, os.readlink(source))
         return
-    shutil.copyfile(source, dest)
-    dest.chmod(mode(dest, stat.S_IMODE(source.stat().st_mode) | 0o644))
-
-
-def _executable_if_script(place: Path, mode: int) -> int:
-    return mode | 0o111 if place.suffix == ".sh" else mode
+    with _plain_file(source) as file:
+        if file is None:
+            raise OSError(errno.EINVAL, "cannot be read as a plain file", str(source))
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o777
+        tree.put_file(dest, file, adjust(mode | 0o644))
 
 
 def hand_over_tree(top: Path) -> None:

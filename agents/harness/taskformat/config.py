@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 NetworkMode = Literal["public", "no-network", "allowlist"]
 NETWORK_MODES = ("public", "no-network", "allowlist")
 DEFAULT_SCHEMA_VERSION = "1.4"
+#: Larger ones are not the same number in every reader of JSON.
+_LARGEST_WHOLE = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -121,4 +124,21 @@ class TaskConfig:
     extra: dict[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Of values that JSON has: dates, and numbers that are not finite, become text."""
+        return cast(dict[str, Any], _plain(asdict(self)))
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _plain(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_plain(inner) for inner in value]
+        case float() if not math.isfinite(value):
+            return str(value)
+        case int() if abs(value) > _LARGEST_WHOLE:
+            return str(value)
+        case str() | int() | float() | None:
+            return value
+        case _:
+            return str(value)

@@ -4,27 +4,43 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from typing import Any, Literal, cast
 
 from agents.harness.taskformat import config as c
+from agents.harness.taskformat import paths
 from agents.harness.taskformat.problems import BadTask, Lines
-from agents.harness.taskformat.reader import Path, Source, Table
+from agents.harness.taskformat.reader import LARGEST, Path, Source, Table
 
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMG])B?\s*$", re.IGNORECASE)
 _MB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0}
-_STEP_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._ -]*$")
-_LABEL = re.compile(r"^[^/\s]+/[^/\s]+$")
+_STEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,119}")
+_LABEL = re.compile(r"[^/\s]+/[^/\s]+")
 
 
 def parse_config(text: str, file: str = "task.toml") -> tuple[c.TaskConfig, list[str]]:
     """The settings and warnings about them. Raises BadTask with file, line and reason."""
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         line = re.search(r"at line (\d+)", str(error))
         raise BadTask(file, f"not TOML: {error}", int(line[1]) if line else None) from error
+    except RecursionError as error:
+        raise BadTask(file, "not TOML: nested too deeply") from error
     source = Source(file, Lines(text))
+    for path, value in _leaves(values, ()):
+        if any("\0" in part for part in (*path, value) if isinstance(part, str)):
+            raise source.bad(path, "contains a NUL")
     return _task(Table(source, values)), source.warnings
+
+
+def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """Every value that is no table and no list, and where it stands."""
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(inner, (*path, key))
+    else:
+        yield path, value
 
 
 def _task(root: Table) -> c.TaskConfig:
@@ -57,7 +73,7 @@ def _info(table: Table) -> c.TaskInfo:
     if not table.has("name"):
         raise table.bad("name", "is required in [task], as org/name")
     name = table.text("name")
-    if not _LABEL.match(name):
+    if not _LABEL.fullmatch(name):
         raise table.bad("name", f"must be org/name, not {name!r}")
     return c.TaskInfo(
         name=name,
@@ -124,9 +140,15 @@ def _environment(table: Table) -> c.EnvironmentConfig:
 
 def _workdir(table: Table) -> str | None:
     workdir = table.text_or_none("workdir")
-    if workdir is not None and not workdir.startswith("/"):
-        raise table.bad("workdir", f"must be an absolute path, not {workdir!r}")
-    return workdir
+    if workdir is None:
+        return None
+    if not workdir.startswith("/"):
+        raise table.bad("workdir", f"must be an absolute path, not {workdir!r:.80}")
+    if ".." in workdir.split("/"):
+        raise table.bad("workdir", f"must not contain '..': {workdir!r:.80}")
+    if reason := paths.why_no_path(workdir):
+        raise table.bad("workdir", f"{workdir[:80]!r} {reason}")
+    return paths.inside(workdir)
 
 
 def _megabytes(table: Table, key: str, legacy: str) -> int | None:
@@ -137,7 +159,10 @@ def _megabytes(table: Table, key: str, legacy: str) -> int | None:
     match = _SIZE.match(old)
     if not match:
         raise table.bad(legacy, f"must be a size such as '4G' or '512M', not {old!r}")
-    return max(1, int(float(match[1]) * _MB[match[2].upper()]))
+    size = float(match[1]) * _MB[match[2].upper()]
+    if size > LARGEST:
+        raise table.bad(legacy, f"must be at most {LARGEST:,} MB, not {old!r:.80}")
+    return max(1, int(size))
 
 
 def _healthcheck(table: Table) -> c.Healthcheck:
@@ -213,7 +238,7 @@ def _artifact(source: Source, path: Path, row: Any) -> c.Artifact:
 
 def _step(table: Table) -> c.StepConfig:
     name = table.text("name")
-    if not _STEP_NAME.match(name):
+    if not _STEP_NAME.fullmatch(name):
         raise table.bad("name", f"must be a portable file name, not {name!r}")
     nothing: Any = {}
     least = table.take("min_reward", "a number or a table of numbers", _is_min_reward, nothing)
@@ -231,4 +256,4 @@ def _step(table: Table) -> c.StepConfig:
 def _is_min_reward(value: object) -> bool:
     if isinstance(value, dict):
         return all(_is_min_reward(item) and not isinstance(item, dict) for item in value.values())
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST

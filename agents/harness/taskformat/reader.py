@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from agents.harness.taskformat.problems import BadTask, Lines, place
 
 T = TypeVar("T")
+#: What any number of a task may be: three years in seconds, and as many MB as fit 64 bits of bytes many times.
+LARGEST = 100_000_000
 Path = tuple[str | int, ...]
 
 
@@ -57,7 +59,7 @@ class Table:
         return self.take(key, "a string", lambda v: isinstance(v, str), None)
 
     def number(self, key: str, default: float) -> float:
-        return float(self.take(key, "a number of at least 0", lambda v: _is_number(v) and v >= 0, default))
+        return float(self.take(key, f"a number from 0 to {LARGEST:,}", lambda v: _is_number(v) and v >= 0, default))
 
     def number_or_none(self, key: str) -> float | None:
         value = self.take(key, "a number above 0", lambda v: _is_number(v) and v > 0, None)
@@ -66,8 +68,8 @@ class Table:
     def whole(self, key: str, default: int | None = None) -> int | None:
         return self.take(
             key,
-            "a whole number of at least 0",
-            lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= 0,
+            f"a whole number from 0 to {LARGEST:,}",
+            lambda v: isinstance(v, int) and _is_number(v) and v >= 0,
             default,
         )
 
@@ -108,9 +110,7 @@ class Table:
 
 
 def _is_number(value: object) -> bool:
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and value == value and abs(value) != float("inf")
-    )
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST  # and so no NaN
 
 
 def _is_list(value: object, kind: type) -> bool:
