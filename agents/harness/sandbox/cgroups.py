@@ -22,6 +22,9 @@ _PREFIX = "gyre-sandboxes-"
 _REMOVAL_TIMEOUT_S = 5.0
 _WANTED = ("memory", "pids", "cpu")
 _PERIOD_US = 100_000
+#: Beside what the task may take: bubblewrap, page tables, pipes. One process that wants all of its memory is so
+#: refused more by its own limit, which a program can handle, than ended by the group's.
+_FRAME_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Groups:
             (cgroup.path / name).write_text(str(value))
 
     def _settings(self, limits: dict[str, Any]) -> dict[str, object]:
-        size = limits["memory_bytes"]
+        size = limits["memory_bytes"] + _FRAME_BYTES
         if self.version == 1:
             swap = {"memory.memsw.limit_in_bytes": size}
             known = (self.place / "memory.memsw.limit_in_bytes").exists()

@@ -69,8 +69,8 @@ class Seats:
         self.groups, self.identity = groups, identity
         self._programs = programs
         self._numbers = itertools.count(1)
-        self._free: deque[Seat] = deque()
-        self._entered = False
+        #: By whether a child waits in them. Only the kinds that were wanted before are made ahead.
+        self._free: dict[bool, deque[Seat]] = {bool(programs): deque()}
 
     @cached_property
     def filter(self) -> bytes:
@@ -86,21 +86,21 @@ class Seats:
 
     def take(self, limits: dict[str, Any], entered: bool) -> Seat:
         """A seat for a sandbox with these limits."""
-        self._entered = self._entered or entered
-        seat = self._free.popleft() if self._free else self._make()
+        free = self._free.setdefault(entered, deque())
+        seat = free.popleft() if free else self._make(entered)
         if self.groups and seat.cgroup:
             self.groups.limit(seat.cgroup, limits)
-        if entered and seat.child is None:
-            seat.child = self._fork(seat.cgroup)
         return seat
 
     def fill(self) -> bool:
         """Make one seat more ready; whether others are still wanted."""
-        if len(self._free) < _NUM_READY:
-            self._free.append(self._make())
-        return len(self._free) < _NUM_READY
+        for entered, free in self._free.items():
+            if len(free) < _NUM_READY:
+                free.append(self._make(entered))
+                return True
+        return False
 
-    def _make(self) -> Seat:
+    def _make(self, entered: bool) -> Seat:
         cgroup = self.groups.create(next(self._numbers)) if self.groups else None
         script_read, script_write = os.pipe()
         hold_read, hold_write = os.pipe()
@@ -120,7 +120,7 @@ class Seats:
                 os.close(number)
         if cgroup:
             os.write(script_write, f"echo 0 >{shlex.quote(str(cgroup.procs))} || exit\n".encode())
-        child = self._fork(cgroup) if self._entered else None
+        child = self._fork(cgroup) if entered else None
         return Seat(pid, cgroup, script_write, hold_write, go_write, info_read, ready_read, child)
 
     def _fork(self, cgroup: Cgroup | None) -> tuple[int, socket.socket]:
