@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.harness.sandbox.processes import start_ticks
+from agents.harness.sandbox.processes import is_running, start_ticks
 
 _PREFIX = "gyre-sandboxes-"
 _REMOVAL_TIMEOUT_S = 5.0
@@ -204,7 +204,7 @@ def _remove_left(parent: Path) -> None:
     """What servers left that were killed."""
     for place in parent.glob(f"{_PREFIX}*"):
         pid, _, start = place.name.removeprefix(_PREFIX).partition("-")
-        if str(start_ticks(int(pid))) != start:
+        if not is_running(int(pid), int(start)):
             _remove_tree(place)
 
 
@@ -220,3 +220,12 @@ def _remove(path: Path) -> bool:
     with contextlib.suppress(OSError):
         path.rmdir()
     return not path.exists()
+
+
+def place() -> tuple[Path, int, frozenset[str]] | None:
+    """Where a server of this process would make groups, their version and what they hold; None if nowhere."""
+    groups = open_groups()
+    if groups is None:
+        return None
+    groups.remove()
+    return groups.place.parent, groups.version, groups.held

@@ -12,7 +12,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from agents.harness.sandbox.base import ExitCause
+from agents.harness.sandbox.base import ExitCause, Limits
 from agents.harness.sandbox.client import Sandbox, SandboxServer
 from agents.harness.sandbox.usage import Usage, memory_of
 
@@ -56,8 +56,7 @@ class Look:
         grown = growth.num_bytes >= self.num_bytes or growth.num_files >= self.num_files
         return now >= self.due or (grown and now >= self.soonest)
 
-    def done(self, started: float, now: float, sandbox: Sandbox, usage: Usage, growth: Growth) -> None:
-        limits = sandbox.spec.limits
+    def done(self, started: float, now: float, limits: Limits, usage: Usage, growth: Growth) -> None:
         self.due = now + max(_EVERY_S, _REST * (now - started))
         self.soonest = now + _SHORT_REST * (now - started)
         self.num_bytes = growth.num_bytes + limits.disk_bytes - usage.num_bytes
@@ -91,23 +90,30 @@ class Watch:
     def _excess(self, sandbox: Sandbox, look: Look) -> ExitCause | None:
         """The limit that a sandbox is found to exceed, if any."""
         limits, now = sandbox.spec.limits, time.monotonic()
-        if sandbox.cgroup is None and now >= look.memory_due:
-            if memory_of(sandbox.pid) > limits.memory_bytes:
+        if now >= look.memory_due:
+            if _is_out_of_memory(sandbox):
                 return "memory"
             look.memory_due = now + _MEMORY_REST * (time.monotonic() - now)
         with contextlib.suppress(OSError):
             if sandbox.spec.log.lstat().st_size > limits.output_bytes:
                 return "output"
-        growth = self._growth[str(sandbox.spec.area)]
-        if not look.must_be(now, growth):
-            return None
-        if sandbox.cgroup is not None and sandbox.cgroup.num_memory_kills():
-            return "memory"
+        return self.look(sandbox, look) if look.must_be(now, self._growth[str(sandbox.spec.area)]) else None
+
+    def look(self, sandbox: Sandbox, look: Look) -> ExitCause | None:
+        """What it has written, which may take long."""
+        limits, started = sandbox.spec.limits, time.monotonic()
         usage = usage_of(sandbox)
-        look.done(now, time.monotonic(), sandbox, usage, growth)
+        look.done(started, time.monotonic(), limits, usage, self._growth[str(sandbox.spec.area)])
         if usage.num_files > limits.files:
             return "files"
         return "disk" if usage.num_bytes > limits.disk_bytes else None
+
+
+def _is_out_of_memory(sandbox: Sandbox) -> bool:
+    """The kernel holds a control group at its limit and ends processes for it; else what they take is added up."""
+    if sandbox.cgroup is not None:
+        return sandbox.cgroup.num_memory_kills() > 0
+    return memory_of(sandbox.pid) > sandbox.spec.limits.memory_bytes
 
 
 def usage_of(sandbox: Sandbox) -> Usage:
