@@ -90,7 +90,7 @@ class Box:
         seats = self._context.seats
         command = bubblewrap.arguments(spec, shown(spec["root"]), binds, memory_is_counted=seats.groups is not None)
         command += bubblewrap.HOLD if self._entered else [*bubblewrap.ANNOUNCE, *spec["command"]]
-        if seats.identity is not None:
+        if seats.identity is not None and not self._entered:
             numbers = (f"--reuid={seats.identity}", f"--regid={seats.identity}")
             command = ["/usr/bin/setpriv", *numbers, "--clear-groups", *command]
         seat = self._seat = seats.take(spec["limits"], self._entered)
@@ -100,7 +100,9 @@ class Box:
         if seat.child:
             self._watch_child(seat.child[0])
         self._log = self._open_log()
-        seat.become(command, self._processors(), None if self._entered else self._log)
+        with limits.as_user(seats.identity if self._entered else None):
+            os.sched_setaffinity(seat.pid, self._processors())
+        seat.become(command, None if self._entered else self._log)
 
     def _processors(self) -> set[int]:
         """As many as the task asks for; sandboxes next to each other get different ones."""

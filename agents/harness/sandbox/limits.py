@@ -28,6 +28,21 @@ def apply(limits: dict[str, Any], pid: int = 0) -> None:
 
 
 @contextlib.contextmanager
+def as_user(identity: int | None) -> Iterator[None]:
+    """Be this user, so that a program which is started meanwhile is that user for good. Only root's name is kept."""
+    if identity is None:
+        yield
+        return
+    os.setresgid(identity, identity, 0)
+    os.setresuid(identity, identity, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+        os.setresgid(0, 0, 0)
+
+
+@contextlib.contextmanager
 def as_real_user(identity: int | None) -> Iterator[None]:
     """Be this user in name: the kernel lets a process bound those of its own real user. Root in a container may lack
     the privilege to bound those of others; all that root is allowed to do remains.

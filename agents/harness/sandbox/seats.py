@@ -18,15 +18,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from agents.harness.sandbox import bubblewrap, inside, syscalls
+from agents.harness.sandbox import bubblewrap, inside, limits, syscalls
 from agents.harness.sandbox.base import MARKS
 from agents.harness.sandbox.cgroups import Cgroup, Groups
 from agents.harness.sandbox.inside import Program
 
 _NUM_READY = 3
 _MESSAGE_BYTES = 1 << 18
-_SCRIPT_FD = 3
-_NULL = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+_GROUP_FD = 3
+_NULL = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -44,12 +44,11 @@ class Seat:
     ready: int
     child: tuple[int, socket.socket] | None = field(default=None)  # pid and where it listens
 
-    def become(self, command: list[str], processors: set[int], log: int | None) -> None:
+    def become(self, command: list[str], log: int | None) -> None:
         """Let the shell become `command`, with output to `log`, or to the ready pipe and with the hold as input."""
-        os.sched_setaffinity(self.pid, processors)
-        source = "" if log is not None else f" <&{bubblewrap.HOLD_FD}"
-        target = f" >>/proc/{os.getpid()}/fd/{log}" if log is not None else ""
-        line = f"exec {shlex.join(command)}{source}{target} 2>&1 {bubblewrap.HOLD_FD}<&- {_SCRIPT_FD}<&-\n"
+        source = "/dev/null" if log is not None else f"&{bubblewrap.HOLD_FD}"
+        target = f">>/proc/{os.getpid()}/fd/{log}" if log is not None else ""
+        line = f"exec {shlex.join(command)} <{source} {target} 2>&1 {bubblewrap.HOLD_FD}<&- {_GROUP_FD}>&-\n"
         written = memoryview(line.encode())
         while written:
             written = written[os.write(self.script, written) :]
@@ -84,12 +83,15 @@ class Seats:
         os.write(number, self.filter)
         return f"/proc/self/fd/{number}"
 
-    def take(self, limits: dict[str, Any], entered: bool) -> Seat:
-        """A seat for a sandbox with these limits."""
+    def take(self, wanted: dict[str, Any], entered: bool) -> Seat:
+        """A seat for a sandbox with the limits that are wanted.
+
+        The shell in a seat that is entered is the host identity already; the other has a log to open.
+        """
         free = self._free.setdefault(entered, deque())
         seat = free.popleft() if free else self._make(entered)
         if self.groups and seat.cgroup:
-            self.groups.limit(seat.cgroup, limits)
+            self.groups.limit(seat.cgroup, wanted)
         return seat
 
     def fill(self) -> bool:
@@ -108,18 +110,19 @@ class Seats:
         info_read, info_write = os.pipe()
         ready_read, ready_write = os.pipe()
         rules = os.open(self._filter_file, os.O_RDONLY | os.O_CLOEXEC)
+        group = os.open(cgroup.procs, os.O_WRONLY | os.O_CLOEXEC) if cgroup else _NULL
         targets = {
-            0: _NULL, 1: ready_write, 2: ready_write, _SCRIPT_FD: script_read, bubblewrap.HOLD_FD: hold_read,
+            0: script_read, 1: ready_write, 2: ready_write, _GROUP_FD: group, bubblewrap.HOLD_FD: hold_read,
             bubblewrap.GO_FD: go_read, bubblewrap.INFO_FD: info_write, bubblewrap.READY_FD: ready_write,
             bubblewrap.FILTER_FD: rules,
         }  # fmt: skip
         try:
-            pid = _spawn(["/bin/sh", f"/proc/self/fd/{_SCRIPT_FD}"], targets)
+            with limits.as_user(self.identity if entered else None):
+                pid = _spawn(["/bin/sh"], targets)
         finally:
-            for number in (script_read, hold_read, go_read, info_write, ready_write, rules):
+            for number in {script_read, hold_read, go_read, info_write, ready_write, rules, group} - {_NULL}:
                 os.close(number)
-        if cgroup:
-            os.write(script_write, f"echo 0 >{shlex.quote(str(cgroup.procs))} || exit\n".encode())
+        os.write(script_write, f"echo 0 >&{_GROUP_FD} || exit\n".encode())
         child = self._fork(cgroup) if entered else None
         return Seat(pid, cgroup, script_write, hold_write, go_write, info_read, ready_read, child)
 

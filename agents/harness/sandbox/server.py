@@ -130,6 +130,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     namespaces.adopt_orphans()
+    if os.geteuid() == 0:
+        os.setgroups([])
     os.set_inheritable(args.control_fd, False)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
