@@ -76,7 +76,7 @@ def test_a_look_of_a_large_tree_rests_long_unless_the_file_system_grew() -> None
     usage = Usage(1000)
     usage.num_bytes, usage.num_files = 60 * MIB, 900
     look, limits = Look(), Limits(disk_bytes=100 * MIB, files=1000)
-    look.done(10.0, 11.0, limits, usage, Growth(5 * MIB, 50))
+    look.done(11.0, 1.0, limits, usage, Growth(5 * MIB, 50))
     assert not look.must_be(20.0, Growth(44 * MIB, 149))
     assert look.must_be(20.0, Growth(45 * MIB, 50))
     assert look.must_be(20.0, Growth(5 * MIB, 150))

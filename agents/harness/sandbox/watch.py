@@ -18,7 +18,8 @@ from agents.harness.sandbox.usage import Usage, memory_of
 
 _TICK_S = 0.5
 _EVERY_S = 2.0
-#: A look that took t seconds is made again after 50 t, and after 3 t where the file system says that it must be.
+#: A look that took t seconds of a processor is made again after 50 t, and after 3 t where the file system says that it
+#: must be: on a busy machine it waits itself, and must not wait for that once more.
 _REST, _SHORT_REST = 50, 3
 #: The same for memory, which grows faster.
 _MEMORY_REST = 20
@@ -56,9 +57,9 @@ class Look:
         grown = growth.num_bytes >= self.num_bytes or growth.num_files >= self.num_files
         return now >= self.due or (grown and now >= self.soonest)
 
-    def done(self, started: float, now: float, limits: Limits, usage: Usage, growth: Growth) -> None:
-        self.due = now + max(_EVERY_S, _REST * (now - started))
-        self.soonest = now + _SHORT_REST * (now - started)
+    def done(self, now: float, cost_s: float, limits: Limits, usage: Usage, growth: Growth) -> None:
+        self.due = now + max(_EVERY_S, _REST * cost_s)
+        self.soonest = now + _SHORT_REST * cost_s
         self.num_bytes = growth.num_bytes + limits.disk_bytes - usage.num_bytes
         self.num_files = growth.num_files + limits.files - usage.num_files
 
@@ -91,9 +92,10 @@ class Watch:
         """The limit that a sandbox is found to exceed, if any."""
         limits, now = sandbox.spec.limits, time.monotonic()
         if now >= look.memory_due:
+            started = time.thread_time()
             if _is_out_of_memory(sandbox):
                 return "memory"
-            look.memory_due = now + _MEMORY_REST * (time.monotonic() - now)
+            look.memory_due = now + _MEMORY_REST * (time.thread_time() - started)
         with contextlib.suppress(OSError):
             if sandbox.spec.log.lstat().st_size > limits.output_bytes:
                 return "output"
@@ -101,9 +103,9 @@ class Watch:
 
     def look(self, sandbox: Sandbox, look: Look) -> ExitCause | None:
         """What it has written, which may take long."""
-        limits, started = sandbox.spec.limits, time.monotonic()
+        limits, started, growth = sandbox.spec.limits, time.thread_time(), self._growth[str(sandbox.spec.area)]
         usage = usage_of(sandbox)
-        look.done(started, time.monotonic(), limits, usage, self._growth[str(sandbox.spec.area)])
+        look.done(time.monotonic(), time.thread_time() - started, limits, usage, growth)
         if usage.num_files > limits.files:
             return "files"
         return "disk" if usage.num_bytes > limits.disk_bytes else None
