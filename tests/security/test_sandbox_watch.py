@@ -33,10 +33,9 @@ def test_growth_of_the_file_system_brings_a_look_that_is_not_due(tmp_path: Path)
         import os, time
         while not os.path.exists("/app/go"):
             time.sleep(0.01)
-        with open("/app/big", "wb") as file:
-            for _ in range(40):
-                file.write(bytes(1 << 20))
-            os.fsync(file.fileno())
+        for number in range(4):
+            with open(f"/app/{number}", "wb") as file:
+                file.write(bytes(10 << 20))
         time.sleep(1000)
     """
     sandbox = attack.start(program, Limits(disk_bytes=100 * MIB))
