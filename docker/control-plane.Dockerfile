@@ -10,7 +10,7 @@ ENV PYTHONUNBUFFERED=1 \
     GYRE_HOME=/var/lib/gyre
 
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends bubblewrap \
+    && apt-get install -y --no-install-recommends bubblewrap libseccomp2 \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 10001 --create-home gyre \
     && install -d -o gyre -g gyre -m 0700 /var/lib/gyre

@@ -116,6 +116,7 @@ def _namespaces() -> Iterator[Finding]:
         "`--security-opt seccomp=unconfined`"
     )
     yield _sandbox(remedy)
+    yield from _sandbox_limits()
     if prefix := in_user_namespace():
         yield _runs("user namespace (Postgres as root)", (*prefix, "true"), remedy)
 
@@ -131,6 +132,17 @@ def _sandbox(remedy: str) -> Finding:
     if problem:
         return Finding("sandbox", Level.MISSING, problem, remedy)
     return Finding("sandbox", Level.OK, "works")
+
+
+def _sandbox_limits() -> Iterator[Finding]:
+    for limit, holder in sandbox_check.held_by().items():
+        sampled = limit == "memory" and "control group" not in holder
+        remedy = (
+            "for an exact limit run Gyre where it may make control groups: as root, or by "
+            "`systemd-run --user --scope -p Delegate=yes make up`"
+        )
+        level = Level.WARNING if sampled else Level.OK
+        yield Finding(f"sandbox limit: {limit}", level, holder, remedy if sampled else "")
 
 
 def _machine() -> Iterator[Finding]:

@@ -83,6 +83,7 @@ VENV = SystemPackage(
 )
 RUNTIME = (
     SystemPackage("bubblewrap", "sandboxes of the agents", _program("bwrap")),
+    SystemPackage("libseccomp2", "system call filter of the sandboxes", _library("libseccomp.so.2")),
     SystemPackage("util-linux", "user namespaces and process control", _program("setpriv")),
 )
 CELLS = (

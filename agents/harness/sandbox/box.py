@@ -12,16 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from agents.harness.sandbox import bubblewrap
-from agents.harness.sandbox.base import MARKS, SandboxError
+from agents.harness.sandbox import bubblewrap, limits
+from agents.harness.sandbox.base import SandboxError
 from agents.harness.sandbox.forwarder import Forwarder
-from agents.harness.sandbox.inside import Program, enter
+from agents.harness.sandbox.seats import Seat, Seats, tell
 from agents.harness.sandbox.stage import Direct, Staged
 
 KILLED = 128 + signal.SIGKILL
-_NULL = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM)
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True)
@@ -30,13 +27,13 @@ class Context:
 
     selector: selectors.BaseSelector
     stage: Direct | Staged
-    identity: int | None
-    programs: dict[str, Program]
+    seats: Seats
     report: Callable[[dict[str, object]], None]
 
 
 class Box:
-    """States: bubblewrap starts → it says ready → (a child enters) → something ends → all is killed → reported.
+    """States: bubblewrap starts → it names the first process, which is put under its limits → it says ready →
+    (a child enters) → something ends → all is killed → reported.
 
     A spec without a proxy and without a program is its bubblewrap's own command; otherwise bubblewrap only holds the
     namespaces open and a forked child enters them.
@@ -48,7 +45,8 @@ class Box:
         self._stopping = False
         self._code: int | None = None
         self._error = ""
-        self._hold: int | None = None
+        self._seat: Seat | None = None
+        self._log: int | None = None
         self._info = b""
         self._said = b""
         self._ready = False
@@ -89,45 +87,26 @@ class Box:
             (shown(source) if writable else stage.show(source), dest, writable)
             for source, dest, writable in spec["binds"]
         ]
-        command = bubblewrap.arguments(spec, shown(spec["root"]), binds)
-        if self._entered:
-            command += bubblewrap.HOLD
-        else:
-            command += [*bubblewrap.ANNOUNCE, *bubblewrap.limited(spec["command"], spec["limits"])]
-        identity = self._context.identity
-        if identity is not None:
-            command = ["/usr/bin/setpriv", f"--reuid={identity}", f"--regid={identity}", "--clear-groups", *command]
+        seats = self._context.seats
+        command = bubblewrap.arguments(spec, shown(spec["root"]), binds, memory_is_counted=seats.groups is not None)
+        command += bubblewrap.HOLD if self._entered else [*bubblewrap.ANNOUNCE, *spec["command"]]
+        if seats.identity is not None and not self._entered:
+            numbers = (f"--reuid={seats.identity}", f"--regid={seats.identity}")
+            command = ["/usr/bin/setpriv", *numbers, "--clear-groups", *command]
+        seat = self._seat = seats.take(spec["limits"], self._entered)
+        self._watch_pipe(seat.info, self._on_info)
+        self._watch_pipe(seat.ready, self._on_ready)
+        self._outer_pidfd = self._watch_child(seat.pid)
+        if seat.child:
+            self._watch_child(seat.child[0])
+        self._log = self._open_log()
+        with limits.as_user(seats.identity if self._entered else None):
+            os.sched_setaffinity(seat.pid, self._processors())
+        seat.become(command, None if self._entered else self._log)
 
-        hold_read, hold_write = os.pipe()
-        info_read, info_write = os.pipe()
-        ready_read, ready_write = os.pipe()
-        output = ready_write if self._entered else self._open_log()
-        stdin = hold_read if self._entered else _NULL
-        targets = {0: stdin, 1: output, 2: output, bubblewrap.INFO_FD: info_write, bubblewrap.READY_FD: ready_write}
-        # By way of numbers above every source and target, so that none is overwritten before it is copied.
-        high = max(*targets.values(), *targets) + 1
-        actions: list[tuple[Any, ...]] = [
-            (os.POSIX_SPAWN_DUP2, source, high + target) for target, source in targets.items()
-        ]
-        actions += [(os.POSIX_SPAWN_DUP2, high + target, target) for target in targets]
-        actions += [(os.POSIX_SPAWN_CLOSE, high + target) for target in targets]
-        marks = {mark: os.environ[mark] for mark in MARKS if mark in os.environ}
-        environment = {"PATH": _PATH, **spec["env"], **marks}
-        everywhere = os.sched_getaffinity(0)
-        try:
-            os.sched_setaffinity(0, self._processors(everywhere))
-            pid = os.posix_spawn(command[0], command, environment, file_actions=actions, setsigdef=_DEFAULT_SIGNALS)
-        finally:
-            os.sched_setaffinity(0, everywhere)
-            for number in {hold_read, info_write, ready_write, output}:
-                os.close(number)
-            self._hold = hold_write
-            self._watch_pipe(info_read, self._on_info)
-            self._watch_pipe(ready_read, self._on_ready)
-        self._outer_pidfd = self._watch_child(pid)
-
-    def _processors(self, available: set[int]) -> set[int]:
+    def _processors(self) -> set[int]:
         """As many as the task asks for; sandboxes next to each other get different ones."""
+        available = os.sched_getaffinity(0)
         wanted = self._spec["limits"]["cpus"]
         if not wanted or wanted >= len(available):
             return available
@@ -176,9 +155,23 @@ class Box:
                 self._init_pidfd = os.pidfd_open(self._init_pid)
                 self._init_alive = True
                 self._context.selector.register(self._init_pidfd, selectors.EVENT_READ, self._on_init_end)
+                self._let_go()
             if self._stopping:
                 self._kill()
             self._proceed()
+
+    def _let_go(self) -> None:
+        """Put the first process of the sandbox, which waits, under its limits, and let it go on."""
+        assert self._seat is not None
+        try:
+            with limits.as_real_user(self._context.seats.identity):
+                limits.apply(self._spec["limits"], self._init_pid)
+            os.write(self._seat.go, b"\n")
+        except ProcessLookupError:
+            raise
+        except OSError as error:
+            self._error = f"the limits of the sandbox could not be set: {error}"
+            self._stopping = True
 
     def _on_ready(self, data: bytes) -> None:
         self._said = (self._said + data)[:4096]
@@ -192,38 +185,28 @@ class Box:
         if not self._ready or self._init_pidfd is None or self._stopping:
             return
         info = json.loads(self._info)
+        cgroup = self._seat.cgroup if self._seat else None
         self._context.report(
-            {"op": "started", "id": self._number, "pid": info["child-pid"], "pid_namespace": info["pid-namespace"]}
-        )
+            {
+                "op": "started", "id": self._number, "pid": info["child-pid"], "pid_namespace": info["pid-namespace"],
+                "cgroup": [str(cgroup.path), cgroup.version] if cgroup else None,
+            }
+        )  # fmt: skip
         if self._entered:
             try:
-                self._fork_inside()
+                self._send_inside()
             except OSError as error:
                 self._error = str(error)
                 self._kill()
 
-    def _fork_inside(self) -> None:
-        name = self._spec["program"]
-        program = self._context.programs[name] if name else None
-        channel, theirs = socket.socketpair()
-        log_fd = self._open_log()
-        pid = os.fork()
-        if pid == 0:
-            status = 126
-            try:
-                assert self._init_pidfd is not None
-                os.sched_setaffinity(0, self._processors(os.sched_getaffinity(0)))
-                status = enter(self._spec, self._init_pidfd, log_fd, theirs, self._context.identity, program)
-            except BaseException as error:
-                os.write(log_fd, f"sandbox: {error}\n".encode())
-            finally:
-                # A signal's number does not fit an exit status of its own: shells write 128 + n.
-                os._exit(status if status >= 0 else 128 - status)
-        theirs.close()
-        os.close(log_fd)
-        self._channel = channel
-        self._context.selector.register(channel, selectors.EVENT_READ, self._on_listener)
-        self._watch_child(pid)
+    def _send_inside(self) -> None:
+        child = self._seat.child if self._seat else None
+        assert child is not None
+        self._channel, theirs = socket.socketpair()
+        self._context.selector.register(self._channel, selectors.EVENT_READ, self._on_listener)
+        with theirs:
+            descriptors = [number for number in (self._init_pidfd, self._log, theirs.fileno()) if number is not None]
+            tell(child, self._spec, self._processors(), descriptors)
 
     def _on_listener(self, channel: socket.socket, _mask: int) -> None:
         _, descriptors, _, _ = socket.recv_fds(channel, 64, 1)
@@ -275,14 +258,21 @@ class Box:
         if self._channel:
             self._context.selector.unregister(self._channel)
             self._channel.close()
-        for kept in (self._hold, self._init_pidfd):
+        for kept in (self._log, self._init_pidfd):
             if kept is not None:
                 os.close(kept)
+        if self._seat:
+            self._seat.discard()
         if self._forwarder:
             self._forwarder.close()
+        cgroup = self._seat.cgroup if self._seat else None
+        num_memory_kills = cgroup.num_memory_kills() if cgroup else 0
+        if cgroup:
+            cgroup.remove()
         if self._ready and not self._error:
             code = KILLED if self._code is None else self._code
-            self._context.report({"op": "exited", "id": self._number, "code": code})
+            over = "memory" if num_memory_kills else ""
+            self._context.report({"op": "exited", "id": self._number, "code": code, "over": over})
         else:
             error = self._error or self._said.decode(errors="replace").strip() or self._end_of_log()
             self._context.report({"op": "failed", "id": self._number, "error": error})

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.core.outcome import Reason
-from agents.harness.sandbox import processes
+from agents.harness.sandbox import cgroups, processes
 from agents.harness.sandbox.base import SERVER_MARK, SUPERVISOR_MARK, Exit, ExitCause, SandboxError, SandboxSpec
 
 _MESSAGE_BYTES = 1 << 18
@@ -44,6 +44,7 @@ class Sandbox:
     spec: SandboxSpec
     pid: int = 0
     pid_namespace: int = 0
+    cgroup: cgroups.Cgroup | None = None
     stopped_by: ExitCause | None = None
     _started: threading.Event = field(default_factory=threading.Event)
     _ended: threading.Event = field(default_factory=threading.Event)
@@ -69,8 +70,12 @@ class Sandbox:
         match message["op"]:
             case "started":
                 self.pid, self.pid_namespace = message["pid"], message["pid_namespace"]
+                if message["cgroup"]:
+                    path, version = message["cgroup"]
+                    self.cgroup = cgroups.Cgroup(Path(path), version)
             case "exited":
                 self._code = message["code"]
+                self.stopped_by = self.stopped_by or message["over"] or None
                 self._ended.set()
             case "failed":
                 self._error = message["error"]
@@ -79,10 +84,14 @@ class Sandbox:
 
 
 class SandboxServer:
-    """Starts the server process when it is first needed, and again when it has died."""
+    """Starts the server process when it is first needed, and again when it has died.
 
-    def __init__(self, programs: dict[str, str] | None = None) -> None:
+    `use_cgroups=False` is for tests: limits as on a machine where no control group can be made.
+    """
+
+    def __init__(self, programs: dict[str, str] | None = None, use_cgroups: bool = True) -> None:
         self._programs = programs or {}
+        self._use_cgroups = use_cgroups
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._sandboxes: dict[int, Sandbox] = {}
@@ -162,6 +171,8 @@ class SandboxServer:
         command = [sys.executable, "-m", "agents.harness.sandbox.server", "--control-fd", str(theirs.fileno())]
         for name, target in self._programs.items():
             command += ["--program", f"{name}={target}"]
+        if not self._use_cgroups:
+            command.append("--no-cgroups")
         mark = secrets.token_hex(16)
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         environment |= {"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": str(_REPO), SERVER_MARK: mark}
@@ -197,5 +208,6 @@ class SandboxServer:
         control.close()
         process.wait()
         processes.kill_marked(SERVER_MARK, mark)
+        cgroups.remove_of(process.pid)
         for sandbox in lost.values():
             sandbox.report({"op": "failed", "error": "the sandbox server died"})

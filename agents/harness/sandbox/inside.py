@@ -14,22 +14,30 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from agents.harness.sandbox import namespaces
+from agents.harness.sandbox import limits, namespaces
 from agents.harness.sandbox.base import PROXY_PORT
 
 Program = Callable[[dict[str, str]], int]
 
 
-def enter(
-    spec: dict[str, Any], pidfd: int, log_fd: int, channel: socket.socket, identity: int | None, program: Program | None
-) -> int:
-    """Run the spec's process tree inside the sandbox of `pidfd`; gives its exit status. Only after a fork."""
-    _keep_open(pidfd, log_fd, channel.fileno())
-    if identity is not None:
-        become(identity)
-    namespaces.join(pidfd)
+@dataclass(frozen=True)
+class Way:
+    """How a child becomes what processes of the sandbox are: the first process there, host identity, filter."""
+
+    pidfd: int
+    identity: int | None
+    filter: bytes
+
+
+def enter(spec: dict[str, Any], way: Way, log_fd: int, channel: socket.socket, program: Program | None) -> int:
+    """Run the spec's process tree inside the sandbox; gives its exit status. Only after a fork."""
+    keep_open(way.pidfd, log_fd, channel.fileno())
+    if way.identity is not None:
+        become(way.identity)
+    namespaces.join(way.pidfd)
     if spec["proxy_socket"]:
         listener = socket.create_server(("127.0.0.1", PROXY_PORT), backlog=64)
         socket.send_fds(channel, [b"listening"], [listener.fileno()])
@@ -37,12 +45,12 @@ def enter(
     channel.close()
     child = os.fork()
     if child == 0:
-        _run_inside(spec, log_fd, program)
+        _run_inside(spec, way, log_fd, program)
     os.close(log_fd)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _keep_open(*kept: int) -> None:
+def keep_open(*kept: int) -> None:
     """Close every other descriptor: pipes of other sandboxes must end when the server ends."""
     low = 3
     for number in sorted(kept):
@@ -58,7 +66,7 @@ def become(identity: int) -> None:
     os.setresuid(identity, identity, identity)
 
 
-def _run_inside(spec: dict[str, Any], log_fd: int, program: Program | None) -> None:
+def _run_inside(spec: dict[str, Any], way: Way, log_fd: int, program: Program | None) -> None:
     code = 126
     try:
         os.setsid()
@@ -66,8 +74,9 @@ def _run_inside(spec: dict[str, Any], log_fd: int, program: Program | None) -> N
         for target, source in enumerate((null, log_fd, log_fd)):
             os.dup2(source, target)
         os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-        _limit(spec["limits"])
+        limits.apply(spec["limits"])
         namespaces.give_up_privileges()
+        namespaces.filter_calls(way.filter)
         os.umask(0o022)
         os.chdir(spec["workdir"])
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -89,16 +98,3 @@ def _run_inside(spec: dict[str, Any], log_fd: int, program: Program | None) -> N
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code & 0xFF)
-
-
-def _limit(limits: dict[str, Any]) -> None:
-    for kind, value in (
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NPROC, limits["processes"]),
-        (resource.RLIMIT_DATA, limits["memory_bytes"]),
-        (resource.RLIMIT_FSIZE, limits["disk_bytes"]),
-        (resource.RLIMIT_NOFILE, limits["open_files"]),
-    ):
-        hard = resource.getrlimit(kind)[1]
-        bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (bound, bound))

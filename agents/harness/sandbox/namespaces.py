@@ -1,4 +1,4 @@
-"""The few system calls that Python 3.11 does not wrap: namespaces, mounts, capabilities."""
+"""The few system calls that Python 3.11 does not wrap: namespaces, mounts, capabilities, filters."""
 
 from __future__ import annotations
 
@@ -14,17 +14,23 @@ CLONE_NEWUSER = 0x1000_0000
 CLONE_NEWPID = 0x2000_0000
 CLONE_NEWNET = 0x4000_0000
 ALL_NAMESPACES = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS
+EACH_NAMESPACE = (
+    CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET,
+)  # fmt: skip
 
 _MS_BIND = 0x1000
 _MS_REC = 0x4000
 _MS_PRIVATE = 0x4_0000
 _PR_SET_DUMPABLE = 4
+_PR_SET_SECCOMP = 22
 _PR_CAPBSET_DROP = 24
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
 _CAPABILITY_VERSION_3 = 0x2008_0522
+_SECCOMP_MODE_FILTER = 2
+_BPF_INSTRUCTION_BYTES = 8
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -35,6 +41,10 @@ class _CapHeader(ctypes.Structure):
 
 class _CapData(ctypes.Structure):
     _fields_ = [("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32)]
+
+
+class _FilterProgram(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p)]
 
 
 def _check(result: int, what: str) -> None:
@@ -77,3 +87,9 @@ def give_up_privileges() -> None:
     _check(_libc.capset(ctypes.byref(header), ctypes.byref(data)), "capset")
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
+def filter_calls(program: bytes) -> None:
+    """Put this process and all that it will start under a BPF program, for good. After `give_up_privileges`."""
+    whole = _FilterProgram(len(program) // _BPF_INSTRUCTION_BYTES, program)
+    _check(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(whole), 0, 0), "seccomp filter")

@@ -31,6 +31,14 @@ def start_ticks(pid: int) -> int | None:
     return int(stat.rpartition(")")[2].split()[19])
 
 
+def is_running(pid: int, start: int) -> bool:
+    """Whether the process that had this number and start runs still; a dead one that nobody waited for does not."""
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[19]) == start and fields[0] not in "ZX"
+    return False
+
+
 def kill_if_same(pid: int, start: int) -> bool:
     """SIGKILL the process that had this number and start. Returns whether it was still there."""
     try:

@@ -1,122 +1,127 @@
-"""A thread that samples what sandboxes use of disk, files, output and memory, and stops those over their limits.
+"""A thread that looks at what sandboxes use, and stops those over the limits that the kernel does not hold.
 
-The kernel bounds each process and each file exactly; this bounds their sum, within seconds.
+To walk a tree of many files takes long. So each sandbox is looked at as often as its own tree allows, and at once when
+its file system has grown by more than the sandbox had left at the last look: no excess waits for its turn.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
-import stat
 import threading
 import time
-from pathlib import Path
+from dataclasses import dataclass
 
-from agents.harness.sandbox.base import ExitCause
+from agents.harness.sandbox.base import ExitCause, Limits
 from agents.harness.sandbox.client import Sandbox, SandboxServer
+from agents.harness.sandbox.usage import Usage, memory_of
 
+_TICK_S = 0.5
 _EVERY_S = 2.0
-_DEEPEST = 200
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+#: A look that took t seconds of a processor is made again after 50 t, and after 3 t where the file system says that it
+#: must be: on a busy machine it waits itself, and must not wait for that once more.
+_REST, _SHORT_REST = 50, 3
+#: The same for memory, which grows faster.
+_MEMORY_REST = 20
+
+
+@dataclass
+class Growth:
+    """Bytes and files by which a file system has ever grown: what was freed in between does not count."""
+
+    num_bytes: int = 0
+    num_files: int = 0
+    _used: tuple[int, int] | None = None
+
+    def look(self, place: str) -> None:
+        with contextlib.suppress(OSError):
+            found = os.statvfs(place)
+            used = (found.f_blocks - found.f_bfree) * found.f_frsize, found.f_files - found.f_ffree
+            if self._used is not None:
+                self.num_bytes += max(0, used[0] - self._used[0])
+                self.num_files += max(0, used[1] - self._used[1])
+            self._used = used
+
+
+@dataclass
+class Look:
+    """When a sandbox is looked at next, and the growth of its file system at which it must be."""
+
+    due: float = 0.0
+    soonest: float = 0.0
+    num_bytes: int = 0
+    num_files: int = 0
+    memory_due: float = 0.0
+
+    def must_be(self, now: float, growth: Growth) -> bool:
+        grown = growth.num_bytes >= self.num_bytes or growth.num_files >= self.num_files
+        return now >= self.due or (grown and now >= self.soonest)
+
+    def done(self, now: float, cost_s: float, limits: Limits, usage: Usage, growth: Growth) -> None:
+        self.due = now + max(_EVERY_S, _REST * cost_s)
+        self.soonest = now + _SHORT_REST * cost_s
+        self.num_bytes = growth.num_bytes + limits.disk_bytes - usage.num_bytes
+        self.num_files = growth.num_files + limits.files - usage.num_files
 
 
 class Watch:
     def __init__(self, server: SandboxServer) -> None:
         self._server = server
+        self._looks: dict[int, Look] = {}
+        self._growth: dict[str, Growth] = {}
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="sandbox-watch", daemon=True).start()
 
     def _run(self) -> None:
-        pause = _EVERY_S
         while True:
-            time.sleep(pause)
-            started = time.monotonic()
-            sandboxes = [sandbox for sandbox in self._server.sandboxes if sandbox.pid]
-            memory = memory_by_namespace() if sandboxes else {}
-            for sandbox in sandboxes:
-                if cause := excess(sandbox, memory):
-                    self._server.stop(sandbox, cause)
-            # At most a fiftieth of the time is spent on looking.
-            pause = max(_EVERY_S, 50 * (time.monotonic() - started))
+            time.sleep(_TICK_S)
+            self.tick()
+
+    def tick(self) -> None:
+        """Look at each sandbox whose time has come."""
+        sandboxes = [sandbox for sandbox in self._server.sandboxes if sandbox.pid]
+        for area in {str(sandbox.spec.area) for sandbox in sandboxes}:
+            self._growth.setdefault(area, Growth()).look(area)
+        self._looks = {sandbox.number: self._looks.get(sandbox.number, Look()) for sandbox in sandboxes}
+        for sandbox in sandboxes:
+            if cause := self._excess(sandbox, self._looks[sandbox.number]):
+                self._server.stop(sandbox, cause)
+
+    def _excess(self, sandbox: Sandbox, look: Look) -> ExitCause | None:
+        """The limit that a sandbox is found to exceed, if any."""
+        limits, now = sandbox.spec.limits, time.monotonic()
+        if now >= look.memory_due:
+            started = time.thread_time()
+            if _is_out_of_memory(sandbox):
+                return "memory"
+            look.memory_due = now + _MEMORY_REST * (time.thread_time() - started)
+        with contextlib.suppress(OSError):
+            if sandbox.spec.log.lstat().st_size > limits.output_bytes:
+                return "output"
+        return self.look(sandbox, look) if look.must_be(now, self._growth[str(sandbox.spec.area)]) else None
+
+    def look(self, sandbox: Sandbox, look: Look) -> ExitCause | None:
+        """What it has written, which may take long."""
+        limits, started, growth = sandbox.spec.limits, time.thread_time(), self._growth[str(sandbox.spec.area)]
+        usage = usage_of(sandbox)
+        look.done(time.monotonic(), time.thread_time() - started, limits, usage, growth)
+        if usage.num_files > limits.files:
+            return "files"
+        return "disk" if usage.num_bytes > limits.disk_bytes else None
 
 
-def excess(sandbox: Sandbox, memory: dict[int, int]) -> ExitCause | None:
-    """The limit that a sandbox exceeds, if any."""
-    limits = sandbox.spec.limits
-    if memory.get(sandbox.pid_namespace, 0) > limits.memory_bytes:
-        return "memory"
-    with contextlib.suppress(OSError):
-        if sandbox.spec.log.lstat().st_size > limits.output_bytes:
-            return "output"
-    usage = Usage(limits.files)
+def _is_out_of_memory(sandbox: Sandbox) -> bool:
+    """The kernel holds a control group at its limit and ends processes for it; else what they take is added up."""
+    if sandbox.cgroup is not None:
+        return sandbox.cgroup.num_memory_kills() > 0
+    return memory_of(sandbox.pid) > sandbox.spec.limits.memory_bytes
+
+
+def usage_of(sandbox: Sandbox) -> Usage:
+    """What a sandbox has written, whether or not it still has a name."""
+    usage = Usage(sandbox.spec.limits.files)
     for place in (sandbox.spec.root, *(bind.source for bind in sandbox.spec.binds if bind.writable)):
         usage.add(place)
-    if usage.num_files > limits.files:
-        return "files"
-    return "disk" if usage.num_bytes > limits.disk_bytes else None
-
-
-class Usage:
-    """What a file tree takes on disk. The tree may change and mislead while it is looked at: links are not followed."""
-
-    def __init__(self, max_files: int) -> None:
-        self.num_bytes = self.num_files = 0
-        self._max_files = max_files
-
-    def add(self, top: Path) -> None:
-        with contextlib.suppress(OSError):
-            self._add(os.open(top, _DIRECTORY), 0)
-
-    def _add(self, number: int, depth: int) -> None:
-        try:
-            folders = []
-            with os.scandir(number) as entries:
-                for entry in entries:
-                    self.num_files += 1
-                    if self.num_files > self._max_files:
-                        return
-                    with contextlib.suppress(OSError):
-                        self.num_bytes += entry.stat(follow_symlinks=False).st_blocks * 512
-                        if entry.is_dir(follow_symlinks=False):
-                            folders.append(entry.name)
-            if depth > _DEEPEST and folders:
-                self.num_files = self._max_files + 1
-                return
-            for name in folders:
-                with contextlib.suppress(OSError):
-                    self._add(_open_folder(name, number), depth + 1)
-        finally:
-            os.close(number)
-
-
-def _open_folder(name: str, parent: int) -> int:
-    try:
-        return os.open(name, _DIRECTORY, dir_fd=parent)
-    except PermissionError:  # closed from inside, where its owner is the same user
-        handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-        try:
-            place, mode = f"/proc/self/fd/{handle}", stat.S_IMODE(os.fstat(handle).st_mode)
-            os.chmod(place, 0o700)
-            try:
-                return os.open(name, _DIRECTORY, dir_fd=parent)
-            finally:
-                os.chmod(place, mode)
-        finally:
-            os.close(handle)
-
-
-def memory_by_namespace() -> dict[int, int]:
-    """Resident bytes per PID namespace (inode number), over all processes that can be read."""
-    total: dict[int, int] = {}
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        with contextlib.suppress(OSError):
-            match = re.search(r"\d+", os.readlink(f"/proc/{name}/ns/pid"))
-            if match:
-                pages = int(Path(f"/proc/{name}/statm").read_text().split()[1])
-                total[int(match[0])] = total.get(int(match[0]), 0) + pages * _PAGE
-    return total
+    usage.add_unlinked(sandbox.pid)
+    return usage
