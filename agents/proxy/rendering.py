@@ -8,6 +8,7 @@ come from the `renderers` package. Thinking is never cut from history and never 
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from jinja2 import TemplateError
 from renderers import config_from_name, create_renderer
 from renderers.configs import DefaultRendererConfig
 
+from agents.proxy import probing, shaping
 from agents.proxy.canonical import BadRequest
 from agents.proxy.families import TEMPLATE, BadPolicyFolder, Family, chat_template, family
 from agents.proxy.tokenizer import PolicyTokenizer
@@ -33,6 +35,10 @@ BUNDLED_POLICY = Path(__file__).resolve().parents[2] / "trainers" / "policy" / "
 
 class CannotBridge(Exception):
     """The renderer cannot say what follows a recorded reply: render the whole request (algorithms.md §2.1)."""
+
+
+class CannotSay(BadRequest):
+    """The policy's chat template has failed over a request, or refuses it; the text says how, in its own words."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +76,14 @@ class Rendering:
             self.renderer = create_renderer(self.tokenizer, _config(TEMPLATE, self))
         self.stop_ids: tuple[int, ...] = tuple(self.renderer.get_stop_token_ids())
         self.close_id = self.stop_ids[0]
+        #: What the template can say; the rest of a request is said in another way.
+        self.shape = found.shape or probing.shape_of(self._text)
         probe: list[Message] = [{"role": "user", "content": "."}]
-        closed = self.renderer.render_ids(probe)
-        opened = self.renderer.render_ids(probe, add_generation_prompt=True)
+        try:
+            closed = self.renderer.render_ids(probe)
+            opened = self.renderer.render_ids(probe, add_generation_prompt=True)
+        except Exception as error:  # a template fails in whatever way it likes
+            raise BadPolicyFolder(f"{folder}: its chat template cannot say one message: {_why(error)}") from error
         self.generation_prompt: list[int] = opened[len(closed) :] if opened[: len(closed)] == closed else []
         self._opening = closed
         #: Ids of the template between a reply's closing token and the next turn; None: it cannot be bridged.
@@ -95,11 +106,10 @@ class Rendering:
         return self._separator
 
     def whole(self, messages: list[Message], tools: list[Tool] | None) -> list[int]:
-        """Ids of a whole request as the template renders it, ending in the generation prompt. Raises BadRequest."""
-        try:
-            ids: list[int] = self.renderer.render_ids(messages, tools=tools or None, add_generation_prompt=True)
-        except (ValueError, TypeError, TemplateError) as error:
-            raise BadRequest(f"the policy's chat template cannot say this: {error}") from error
+        """Ids of a whole request as the template renders it, ending in the generation prompt. Raises CannotSay."""
+        said, offered = shaping.conversation(messages, self.shape), shaping.tools(tools or [], self.shape)
+        with _in_its_own_words():
+            ids: list[int] = self.renderer.render_ids(said, tools=offered or None, add_generation_prompt=True)
         return ids
 
     def reasoning_of(self, output_ids: list[int]) -> str:
@@ -112,10 +122,8 @@ class Rendering:
         return -1 if found is None else int(found)
 
     def prompt(self, messages: list[Message], tools: list[Tool] | None, body: Body | None = None) -> list[int]:
-        """Ids of a whole request, ending in the generation prompt. `messages` open with another role than assistant."""
+        """Ids of a whole request, ending in the generation prompt. Raises CannotBridge, CannotSay."""
         opening = _first_assistant(messages)
-        if not opening:
-            raise ValueError("a conversation cannot open with an assistant message")
         ids = self.whole(messages[:opening], tools)
         rest = self.continuation(messages[opening:], "prompt", body)
         return ids[: len(ids) - rest.num_dropped] + rest.ids
@@ -156,24 +164,30 @@ class Rendering:
         return Continuation(num_dropped, ids)
 
     def assistant(self, message: Message) -> list[int]:
-        """Ids of an assistant turn as the policy would sample them, closing token included."""
-        turns = [{"role": "user", "content": "."}, message, {"role": "user", "content": "."}]
-        rendered = self.renderer.render(turns)
-        return [
+        """Ids of an assistant turn as the policy would sample them, closing token included. Raises CannotSay.
+
+        A turn that the family can only say as several stands there as these, with what is between them.
+        """
+        rendered, last = self._rendered_turn(message)
+        ids: list[int] = rendered.token_ids
+        own = [
             i
-            for i, at, sampled in zip(rendered.token_ids, rendered.message_indices, rendered.sampled_mask, strict=True)
-            if at == 1 and sampled
+            for i, (at, sampled) in enumerate(zip(rendered.message_indices, rendered.sampled_mask, strict=True))
+            if 1 <= at <= last and sampled
         ]
+        return [ids[i] for i in own] if last == 1 else ids[own[0] : own[-1] + 1]
 
     def turn(self, message: Message) -> list[int]:
-        """Ids of an assistant turn as the template has it in a history, header and closing token included."""
+        """Ids of an assistant turn as the template has it in a history, header and closing token included.
+
+        Raises CannotBridge, CannotSay.
+        """
         if not self.generation_prompt:
             raise CannotBridge
-        turns = [{"role": "user", "content": "."}, message, {"role": "user", "content": "."}]
-        rendered = self.renderer.render(turns)
+        rendered, last = self._rendered_turn(message)
         ids: list[int] = rendered.token_ids
         end = max(
-            (i for i, at in enumerate(rendered.message_indices) if at == 1 and ids[i] in self.stop_ids), default=0
+            (i for i, at in enumerate(rendered.message_indices) if at == last and ids[i] in self.stop_ids), default=0
         )
         if not end or ids[: len(self._opening)] != self._opening:
             raise CannotBridge
@@ -201,16 +215,26 @@ class Rendering:
     def _after_reply(self, messages: list[Message]) -> list[int]:
         """Ids after a reply's closing token: separator, these turns (none of them the assistant's), next prompt.
 
-        Raises CannotBridge, BadRequest.
+        Raises CannotBridge, CannotSay.
         """
-        try:
-            bridged = self.renderer.bridge_to_next_turn([self.close_id], [self.close_id], messages)
-        except (ValueError, TypeError) as error:
-            raise BadRequest(f"the policy's chat template cannot say this: {error}") from error
+        said = shaping.later(messages, self.shape, is_called=True)
+        with _in_its_own_words():
+            bridged = self.renderer.bridge_to_next_turn([self.close_id], [self.close_id], said)
         if bridged is None or bridged.token_ids[:2] != [self.close_id, self.close_id]:
             raise CannotBridge
         ids: list[int] = bridged.token_ids[2:]
         return ids
+
+    def _rendered_turn(self, message: Message) -> tuple[Any, int]:
+        """An assistant turn between two of the user; (rendered, index of the turn's last message, the first is 1)."""
+        turn = shaping.turn(message, self.shape)
+        around: Message = {"role": "user", "content": "."}
+        with _in_its_own_words():
+            return self.renderer.render([around, *turn, around]), len(turn)
+
+    def _text(self, messages: list[Message], tools: list[Tool] | None) -> str:
+        """What the template makes of messages and tools as they are. Raises whatever it raises."""
+        return self.tokenizer.decode(self.renderer.render_ids(messages, tools=tools, add_generation_prompt=True))
 
     def _probe_separator(self) -> list[int] | None:
         """None unless a turn after a reply is rendered like one after a turn, behind ids that are always the same.
@@ -223,7 +247,7 @@ class Rendering:
             try:
                 after = self._after_reply([turn])
                 two = self.whole([{"role": "user", "content": "."}, turn], None)
-            except Exception:  # a template may refuse two such turns in its own words
+            except (CannotBridge, CannotSay):
                 return None
             added = two[len(self._opening) :]
             is_alike = two[: len(self._opening)] == self._opening and after[len(after) - len(added) :] == added
@@ -237,6 +261,25 @@ class Rendering:
 def rendering(folder: Path) -> Rendering:
     """The process's one Rendering of a policy folder."""
     return Rendering(folder)
+
+
+@contextlib.contextmanager
+def _in_its_own_words() -> Iterator[None]:
+    """Templates and renderers fail in whatever way they like; what they say becomes CannotSay."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise CannotSay(f"the policy's chat template cannot say this: {_why(error)}") from error
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deep"
+    if isinstance(error, ValueError | TemplateError):
+        return str(error) or type(error).__name__
+    return f"{type(error).__name__}: {error}"
 
 
 def _config(name: str, rendering: Rendering) -> Any:
