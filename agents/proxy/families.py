@@ -69,8 +69,8 @@ SHAPES = {
     "glm-5.1": _NAMED_ARGUMENTS,
     "glm-5.3": _NAMED_ARGUMENTS,
     "gemma4": Shape(results="called", arguments="object"),
-    "deepseek-v3": _ANYTHING,
-    "deepseek-r1": _ANYTHING,
+    "deepseek-v3": Shape(offers="text"),
+    "deepseek-r1": Shape(offers="text"),
     "deepseek-v4": _ANYTHING,
     "inkling": _NAMED_ARGUMENTS,
 }

@@ -35,7 +35,7 @@ def _result(content: str, i: int = 0) -> Message:
     return {"role": "tool", "content": content, "tool_call_id": f"call_{i}", "name": "look"}
 
 
-def _tool(parameters: Any, description: Any = "Look at it.") -> Tool:
+def _tool(parameters: Any, description: Any = "Look at orange.") -> Tool:
     return {"type": "function", "function": {"name": "look", "description": description, "parameters": parameters}}
 
 
@@ -80,6 +80,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     Probe("no system message", [_USER, _ANSWER, _said("user", "damson")], ("banana", "cherry", "damson")),
     Probe("two system messages", [_SYSTEM, _said("system", "fig"), _USER], ("apple", "fig", "banana")),
+    Probe("a tool", [_SYSTEM, _USER], ("apple", "banana"), [_LOOK], ("look", "orange")),
     Probe(
         "two system messages and a tool", [_SYSTEM, _said("system", "fig"), _USER], ("apple", "fig", "banana"), [_LOOK]
     ),

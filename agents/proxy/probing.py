@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import fields
+from operator import mul
 from typing import get_args, get_type_hints
 
 from agents.proxy import shaping
@@ -17,6 +18,9 @@ from agents.proxy.shaping import Message, Shape, Tool
 
 #: Renders messages and tools, as they are, to text. Raises whatever a template raises.
 Render = Callable[[list[Message], list[Tool] | None], str]
+
+#: How much a step of a field changes, where it is not 1. Schemas are rather mended than tools told in a message.
+_COSTS = {"offers": 3}
 
 
 def unsaid(render: Render, shape: Shape) -> str:
@@ -31,9 +35,9 @@ def shape_of(render: Render) -> Shape:
     """The shape that changes least of those in which everything can be said that can be said at all."""
     hints = get_type_hints(Shape)
     choices = [get_args(hints[field.name]) for field in fields(Shape)]
-    ranked = sorted(
-        itertools.product(*(range(len(options)) for options in choices)), key=lambda picks: (sum(picks), picks)
-    )
+    costs = [_COSTS.get(field.name, 1) for field in fields(Shape)]
+    picked = itertools.product(*(range(len(options)) for options in choices))
+    ranked = sorted(picked, key=lambda picks: (sum(map(mul, picks, costs)), picks))
     shapes = [Shape(*(options[i] for options, i in zip(choices, picks, strict=True))) for picks in ranked]
     probes = [probe for probe in PROBES if not _why_unsaid(render, shapes[-1], probe)]
     for shape in shapes:
@@ -47,9 +51,9 @@ def shape_of(render: Render) -> Shape:
 
 
 def _why_unsaid(render: Render, shape: Shape, probe: Probe) -> str:
-    tools = shaping.tools(probe.tools, shape) if probe.tools else None
+    offered = probe.tools or []
     try:
-        text = render(shaping.conversation(probe.messages, shape), tools)
+        text = render(shaping.conversation(probe.messages, shape, offered), shaping.tools(offered, shape) or None)
     except Exception as error:  # a template fails in whatever way it likes
         return f"{type(error).__name__}: {error}"
     at = 0

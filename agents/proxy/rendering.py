@@ -74,6 +74,7 @@ class Rendering:
                 raise BadPolicyFolder(f"{folder}: {found.renderer} cannot render it: {error}") from error
             found = Family(TEMPLATE, found.tool_marks)
             self.renderer = create_renderer(self.tokenizer, _config(TEMPLATE, self))
+        self.family = found.renderer
         self.stop_ids: tuple[int, ...] = tuple(self.renderer.get_stop_token_ids())
         self.close_id = self.stop_ids[0]
         #: What the template can say; the rest of a request is said in another way.
@@ -107,9 +108,10 @@ class Rendering:
 
     def whole(self, messages: list[Message], tools: list[Tool] | None) -> list[int]:
         """Ids of a whole request as the template renders it, ending in the generation prompt. Raises CannotSay."""
-        said, offered = shaping.conversation(messages, self.shape), shaping.tools(tools or [], self.shape)
         with _in_its_own_words():
-            ids: list[int] = self.renderer.render_ids(said, tools=offered or None, add_generation_prompt=True)
+            said = shaping.conversation(messages, self.shape, tools)
+            offered = shaping.tools(tools or [], self.shape) or None
+            ids: list[int] = self.renderer.render_ids(said, tools=offered, add_generation_prompt=True)
         return ids
 
     def reasoning_of(self, output_ids: list[int]) -> str:

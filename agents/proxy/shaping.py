@@ -38,13 +38,17 @@ class Shape:
     results: Literal["anywhere", "called", "text"] = "anywhere"
     #: object: a call's arguments have names.
     arguments: Literal["anything", "object"] = "anything"
+    #: text: the template does not say which tools there are; a system message in front of all others does.
+    offers: Literal["template", "text"] = "template"
     #: plain: the template walks through them, so every part must be of the kind that JSON Schema says. typed: and each
     #: schema must have a type, or say it by one of the few keywords that the template knows.
     schemas: Literal["anything", "plain", "typed"] = "anything"
 
 
-def conversation(messages: list[Message], shape: Shape) -> list[Message]:
+def conversation(messages: list[Message], shape: Shape, offered: list[Tool] | None = None) -> list[Message]:
     """A whole conversation, or the beginning of one, as a template of this shape can say it."""
+    if offered and shape.offers == "text":
+        messages = [_offer(offered), *messages]
     leading = next((i for i, m in enumerate(messages) if m["role"] != "system"), len(messages))
     said = [*_leading(messages[:leading], shape), *later(messages[leading:], shape)]
     first = next((i for i, m in enumerate(said) if m["role"] != "system"), len(said))
@@ -89,7 +93,9 @@ def turn(message: Message, shape: Shape) -> list[Message]:
 
 
 def tools(offered: list[Tool], shape: Shape) -> list[Tool]:
-    """The tools that are offered."""
+    """The tools as a template of this shape can say them."""
+    if shape.offers == "text":
+        return []
     return offered if shape.schemas == "anything" else [_plain_tool(tool, shape.schemas == "typed") for tool in offered]
 
 
@@ -114,6 +120,11 @@ def _alternating(messages: list[Message]) -> list[Message]:
             said.append(_user(NO_MESSAGE))
         said.append(message)
     return said
+
+
+def _offer(offered: list[Tool]) -> Message:
+    lines = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in offered)
+    return {"role": "system", "content": f"<tools>\n{lines}\n</tools>"}
 
 
 def _user(text: str) -> Message:
@@ -161,7 +172,7 @@ def _plain_tool(tool: Tool, is_typed: bool) -> Tool:
         del function["description"]
     root = function.get("parameters")
     walk = _Walk(root if isinstance(root, dict) else {}, is_typed)
-    function["parameters"] = walk.members(root)
+    function["parameters"] = {"type": "object", "properties": {}} | walk.members(root)
     return tool | {"function": function}
 
 

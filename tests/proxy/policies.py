@@ -13,8 +13,19 @@ _MARKS = """
 <|observation|> <arg_key> </arg_key> <arg_value> </arg_value> ]~!b[ ]~b] [e~[ <minimax:tool_call> </minimax:tool_call>
 <|begin_of_text|> <|start_header_id|> <|end_header_id|> <|eot_id|> <|end_of_text|> <|eom_id|> <|im_user|>
 <|im_assistant|> <|im_system|> <|im_middle|> <|tool_calls_section_begin|> <|tool_calls_section_end|>
-<|tool_call_begin|> <|tool_call_argument_begin|> <|tool_call_end|>
+<|tool_call_begin|> <|tool_call_argument_begin|> <|tool_call_end|> <|media_begin|> <|media_content|> <|media_pad|>
+<|media_end|> <bos> <eos> <|turn> <turn|> <|channel> <channel|> <|think|> <|tool> <tool|> <|tool_call> <tool_call|>
+<|tool_response> <tool_response|> <|image> <|image|> <image|> <|message_user|> <|message_model|> <|message_system|>
+<|message_tool|> <|content_text|> <|content_thinking|> <|content_image|> <|content_audio_input|> <|content_xml|>
+<|content_invoke_tool_json|> <|content_invoke_tool_text|> <|content_model_end_sampling|> <|end_message|>
+<|audio_end|> <|unused_200054|> <|unused_200053|> ｜DSML｜
 """
+_NAMES = """
+begin▁of▁sentence end▁of▁sentence User Assistant tool▁calls▁begin tool▁calls▁end tool▁call▁begin tool▁call▁end tool▁sep
+tool▁outputs▁begin tool▁outputs▁end tool▁output▁begin tool▁output▁end latest_reminder action query authority domain
+title read_url
+"""
+MARKS = [*_MARKS.split(), *(f"<｜{name}｜>" for name in _NAMES.split())]
 
 CHAT_TEMPLATE = """
 {%- if tools %}{{ '<|im_start|>system\\n' + (tools | tojson) + '<|im_end|>\\n' }}{% endif %}
@@ -31,7 +42,7 @@ def write(folder: Path, model_type: str = "", known_as: str = "", template: str 
     vocabulary = (BUNDLED_POLICY / "tokenizer.json").read_text()
     tokenizer = Tokenizer.from_str(vocabulary.replace(f'"{without}"', '"<|none|>"') if without else vocabulary)
     tokenizer.add_special_tokens(
-        [AddedToken(mark, special=True, normalized=False) for mark in _MARKS.split() if mark != without]
+        [AddedToken(mark, special=True, normalized=False) for mark in MARKS if mark != without]
     )
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>"}
