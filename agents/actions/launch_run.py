@@ -42,6 +42,7 @@ def launch_run(
         raise run_config.BadConfig({"task_set": str(error)}) from error
     _check_tasks(task_set, config)
     _check_policy(config)
+    _check_fit(config)
     try:
         with transaction.atomic():
             run = Run.objects.create(
@@ -77,6 +78,21 @@ def _check_policy(config: run_config.RunConfig) -> None:
         raise run_config.BadConfig({"policy_path": f"{folder} is not a folder on this machine"})
     if absent := [name for name in POLICY_FILES if not (folder / name).is_file()]:
         raise run_config.BadConfig({"policy_path": f"{folder} lacks {', '.join(absent)}"})
+
+
+def _check_fit(config: run_config.RunConfig) -> None:
+    """What the harness sends must be sayable in the policy's chat template."""
+    # Templates and tokenizers are loaded by those who launch, not by every command that could.
+    from agents.proxy.families import BadPolicyFolder
+    from agents.proxy.session import policy_folder
+    from agents.traffic.fitting import fit
+
+    try:
+        found = fit(config.harness, policy_folder(config))
+    except (BadPolicyFolder, OSError, ValueError) as error:
+        raise run_config.BadConfig({"policy_path": f"this policy cannot be rendered: {error}"}) from error
+    if found is not None and found.problem:
+        raise run_config.BadConfig({"harness": found.problem})
 
 
 def _check_tasks(task_set: TaskSet, config: run_config.RunConfig) -> None:

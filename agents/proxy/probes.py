@@ -43,6 +43,7 @@ _SYSTEM, _USER, _ANSWER = _said("system", "apple"), _said("user", "banana"), _sa
 _LOOK = _tool({"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]})
 _ODD: tuple[tuple[str, Tool], ...] = (
     ("properties that are a list", _tool({"type": "object", "properties": []})),
+    ("properties that are names alone", _tool({"type": "object", "properties": ["at"]})),
     ("properties that are null", _tool({"type": "object", "properties": None})),
     ("no parameters", {"type": "function", "function": {"name": "look"}}),
     ("parameters that are null", _tool(None)),

@@ -100,6 +100,11 @@ class Rendering:
         )
 
     @property
+    def extends(self) -> bool:
+        """A later call extends the recorded ids of an earlier one; else it is rendered whole."""
+        return self._separator is not None
+
+    @property
     def separator(self) -> list[int]:
         """Ids of the template between a reply's closing token and the next turn. Raises CannotBridge."""
         if self._separator is None:
@@ -172,12 +177,14 @@ class Rendering:
         """
         rendered, last = self._rendered_turn(message)
         ids: list[int] = rendered.token_ids
-        own = [
-            i
-            for i, (at, sampled) in enumerate(zip(rendered.message_indices, rendered.sampled_mask, strict=True))
-            if 1 <= at <= last and sampled
-        ]
-        return [ids[i] for i in own] if last == 1 else ids[own[0] : own[-1] + 1]
+        own = [i for i, at in enumerate(rendered.message_indices) if 1 <= at <= last]
+        if mask := rendered.sampled_mask:
+            sampled = [i for i in own if mask[i]]
+            return [ids[i] for i in sampled] if last == 1 else ids[sampled[0] : sampled[-1] + 1]
+        # This renderer does not say which tokens are the policy's: all behind the generation prompt, up to the end.
+        turn = [ids[i] for i in own]
+        end = max((i for i, token in enumerate(turn) if token in self.stop_ids), default=len(turn) - 1)
+        return turn[_shared(turn, self.generation_prompt) : end + 1]
 
     def turn(self, message: Message) -> list[int]:
         """Ids of an assistant turn as the template has it in a history, header and closing token included.

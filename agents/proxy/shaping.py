@@ -193,8 +193,7 @@ class _Walk:
         plain: dict[str, Any] = {}
         for name, part in value.items():
             if name in _NAMED:
-                named = part.items() if isinstance(part, dict) else ()
-                plain[name] = {key: self.schema(inner) for key, inner in named}
+                plain[name] = {key: self.schema(inner) for key, inner in _by_name(part).items()}
             elif name in _ONE:
                 plain[name] = part if isinstance(part, bool) and name != "items" else self.schema(part)
             elif name in _SEVERAL and isinstance(part, list):
@@ -202,6 +201,13 @@ class _Walk:
             elif not _is_odd(name, part, self.root):
                 plain[name] = part
         return plain
+
+
+def _by_name(part: Any) -> dict[str, Any]:
+    """Schemas by name; a list of names alone says that they are there."""
+    if isinstance(part, list):
+        return {name: {} for name in part if isinstance(name, str)}
+    return part if isinstance(part, dict) else {}
 
 
 def _typed(schema: dict[str, Any]) -> dict[str, Any]:

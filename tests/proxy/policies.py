@@ -3,9 +3,14 @@
 import json
 from pathlib import Path
 
+from renderers.base import MODEL_RENDERER_MAP
 from tokenizers import AddedToken, Tokenizer
 
+from agents.proxy.families import SHAPES
 from agents.proxy.rendering import BUNDLED_POLICY
+
+#: A published model of each family that the table of shapes knows.
+KNOWN_AS = {name: known_as for known_as, name in MODEL_RENDERER_MAP.items() if name in SHAPES}
 
 _MARKS = """
 <|im_start|> <|im_end|> <|endoftext|> <think> </think> <tool_call> </tool_call> <tool_response> </tool_response>

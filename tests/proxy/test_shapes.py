@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from renderers.base import MODEL_RENDERER_MAP
 
 from agents.proxy import canonical, probing, shaping
 from agents.proxy.canonical import BadRequest, ModelRequest, Sampling
@@ -22,8 +21,6 @@ from tests.proxy import policies
 
 SYSTEM, USER = {"role": "system", "content": "You are an agent."}, {"role": "user", "content": "go"}
 TOOL = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}
-#: A published model of each family in the table.
-KNOWN_AS = {name: known_as for known_as, name in MODEL_RENDERER_MAP.items() if name in SHAPES}
 
 ALTERNATING = """
 {%- for m in messages %}
@@ -58,7 +55,7 @@ def _asked(rendering: Rendering) -> Callable[[list[Any], list[Any] | None], str]
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_the_table_is_what_each_template_says_when_it_is_asked(name: str, tmp_path: Path) -> None:
-    rendering = Rendering(policies.write(tmp_path, known_as=KNOWN_AS[name]))
+    rendering = Rendering(policies.write(tmp_path, known_as=policies.KNOWN_AS[name]))
     assert rendering.family == name
     assert probing.unsaid(_asked(rendering), SHAPES[name]) == ""
     assert probing.shape_of(_asked(rendering)) == SHAPES[name]
@@ -138,7 +135,7 @@ EXTENDING = ["qwen3", "qwen3-vl", "qwen3.5", "qwen3.6", "qwen3.8", "nemotron-3",
 @pytest.fixture(scope="module")
 def renderings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rendering]:
     folder = tmp_path_factory.mktemp("families")
-    return {name: Rendering(policies.write(folder / name, known_as=KNOWN_AS[name])) for name in EXTENDING}
+    return {name: Rendering(policies.write(folder / name, known_as=policies.KNOWN_AS[name])) for name in EXTENDING}
 
 
 @pytest.mark.parametrize("name", EXTENDING)
@@ -203,7 +200,7 @@ def _nested(depth: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_schemas_nested_far_too_deep_are_refused(name: str, tmp_path: Path) -> None:
-    rendering = Rendering(policies.write(tmp_path, known_as=KNOWN_AS[name]))
+    rendering = Rendering(policies.write(tmp_path, known_as=policies.KNOWN_AS[name]))
     shallow, deep = (
         {"type": "function", "function": {"name": "bash", "parameters": _nested(depth)}} for depth in (60, 2000)
     )
@@ -213,7 +210,7 @@ def test_schemas_nested_far_too_deep_are_refused(name: str, tmp_path: Path) -> N
 
 
 def test_a_turn_of_the_harness_that_a_template_fails_over_is_refused_too(tmp_path: Path) -> None:
-    rendering = Rendering(policies.write(tmp_path, known_as=KNOWN_AS["qwen3.5"]))
+    rendering = Rendering(policies.write(tmp_path, known_as=policies.KNOWN_AS["qwen3.5"]))
     deep: Any = "end"
     for _ in range(5000):
         deep = [deep]
@@ -231,7 +228,7 @@ def test_a_policy_whose_template_says_nothing_at_all_is_refused_by_name(template
 
 
 def test_a_llama_says_two_calls_and_a_text_one_after_another(tmp_path: Path) -> None:
-    rendering = Rendering(policies.write(tmp_path, known_as=KNOWN_AS["llama-3"]))
+    rendering = Rendering(policies.write(tmp_path, known_as=policies.KNOWN_AS["llama-3"]))
     calls = [canonical.tool_call(f"c{i}", "bash", {"command": c}) for i, c in enumerate(("ls", "cat"))]
     said = rendering.tokenizer.decode(rendering.turn(canonical.assistant("both", calls)))
     head = "<|start_header_id|>assistant<|end_header_id|>\n\n"
