@@ -89,7 +89,7 @@ def _check_fit(config: run_config.RunConfig) -> None:
 
     try:
         found = fit(config.harness, policy_folder(config))
-    except (BadPolicyFolder, OSError, ValueError) as error:
+    except (BadPolicyFolder, OSError) as error:
         raise run_config.BadConfig({"policy_path": f"this policy cannot be rendered: {error}"}) from error
     if found is not None and found.problem:
         raise run_config.BadConfig({"harness": found.problem})

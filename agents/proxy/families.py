@@ -112,13 +112,28 @@ def family(folder: Path, config: dict[str, Any]) -> Family:
 
 
 def chat_template(folder: Path) -> str:
-    """The folder's Jinja template, "" when it has none."""
+    """The folder's Jinja template, "" when it has none. Raises BadPolicyFolder."""
     try:
-        return (folder / "chat_template.jinja").read_text()
-    except OSError:
+        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
+    except FileNotFoundError:
         pass
-    try:
-        template = json.loads((folder / "tokenizer_config.json").read_text()).get("chat_template")
-    except (OSError, json.JSONDecodeError):
+    except (OSError, ValueError) as error:
+        raise BadPolicyFolder(f"{folder}: chat_template.jinja cannot be read: {error}") from error
+    if not (folder / "tokenizer_config.json").exists():
         return ""
+    template = settings(folder, "tokenizer_config.json").get("chat_template")
+    if isinstance(template, list):  # several, by name
+        named = {each.get("name"): each.get("template") for each in template if isinstance(each, dict)}
+        template = named.get("default")
     return template if isinstance(template, str) else ""
+
+
+def settings(folder: Path, name: str) -> dict[str, Any]:
+    """What one of the folder's JSON files holds. Raises BadPolicyFolder."""
+    try:
+        found = json.loads((folder / name).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadPolicyFolder(f"{folder} is no policy folder: {name} cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise BadPolicyFolder(f"{folder} is no policy folder: {name} is no JSON object")
+    return found

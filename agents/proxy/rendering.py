@@ -9,7 +9,6 @@ come from the `renderers` package. Thinking is never cut from history and never 
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,7 +21,7 @@ from renderers.configs import DefaultRendererConfig
 
 from agents.proxy import probing, shaping
 from agents.proxy.canonical import BadRequest
-from agents.proxy.families import TEMPLATE, BadPolicyFolder, Family, chat_template, family
+from agents.proxy.families import TEMPLATE, BadPolicyFolder, Family, chat_template, family, settings
 from agents.proxy.tokenizer import PolicyTokenizer
 
 Message = dict[str, Any]
@@ -61,11 +60,12 @@ class Rendering:
     """Renderer and tokenizer of one policy folder. Safe to use from several threads."""
 
     def __init__(self, folder: Path) -> None:
-        settings = _settings(folder)
-        found = family(folder, settings)
+        config = settings(folder, "config.json")
+        found = family(folder, config)
+        text = config.get("text_config")
+        longest = (text if isinstance(text, dict) else config).get("max_position_embeddings")
         #: Longest context that the policy was made for; None when its folder does not say.
-        text = settings.get("text_config") or settings
-        self.max_tokens: int | None = text.get("max_position_embeddings")
+        self.max_tokens: int | None = longest if isinstance(longest, int) else None
         self.tokenizer = PolicyTokenizer(folder)
         try:
             self.renderer = create_renderer(self.tokenizer, _config(found.renderer, self))
@@ -326,11 +326,3 @@ def _turns(messages: list[Message]) -> Iterator[list[Message]]:
         yield [message]
     if run:
         yield run
-
-
-def _settings(folder: Path) -> dict[str, Any]:
-    try:
-        settings: dict[str, Any] = json.loads((folder / "config.json").read_text())
-    except (OSError, json.JSONDecodeError) as error:
-        raise BadPolicyFolder(f"{folder} is no policy folder: {error}") from error
-    return settings

@@ -57,3 +57,11 @@ def write(folder: Path, model_type: str = "", known_as: str = "", template: str 
     config = {"model_type": model_type, "max_position_embeddings": 8192, "_name_or_path": known_as}
     (folder / "config.json").write_text(json.dumps(config))
     return folder
+
+
+def write_unfit(folder: Path) -> Path:
+    """A policy that a run could load, but whose template refuses every conversation of more than three messages."""
+    refusal = "{%- if messages | length > 3 %}{{ raise_exception('only three messages fit') }}{% endif %}"
+    write(folder, "unheard_of", template=refusal + CHAT_TEMPLATE)
+    (folder / "model.safetensors").write_bytes(b"")
+    return folder
