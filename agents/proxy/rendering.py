@@ -130,6 +130,8 @@ class Rendering:
 
     def prompt(self, messages: list[Message], tools: list[Tool] | None, body: Body | None = None) -> list[int]:
         """Ids of a whole request, ending in the generation prompt. Raises CannotBridge, CannotSay."""
+        if not messages:
+            raise CannotSay("the request holds no messages")
         opening = _first_assistant(messages)
         ids = self.whole(messages[:opening], tools)
         rest = self.continuation(messages[opening:], "prompt", body)
