@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,13 @@ from agents.proxy.record import Record
 from agents.proxy.rendering import BadPolicyFolder, CannotSay, Rendering
 from agents.proxy.shaping import Shape
 from tests.proxy import policies
+from tests.support.docs_tables import DocsTable
 
 SYSTEM, USER = {"role": "system", "content": "You are an agent."}, {"role": "user", "content": "go"}
 TOOL = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}
+
+TABLE = DocsTable("proxy-dialects.md", "shapes")
+REWRITE = ".venv/bin/python -m tests.proxy.test_shapes"
 
 ALTERNATING = """
 {%- for m in messages %}
@@ -41,6 +46,20 @@ FORGETFUL = """
 {%- endif %}{% endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
 """  # noqa: E501
+
+
+def table() -> str:
+    """What differs from family to family, as a table."""
+    names = [field.name for field in fields(Shape)]
+    lines = [f"| family | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for family, shape in SHAPES.items():
+        cells = [getattr(shape, name) if getattr(shape, name) != getattr(Shape(), name) else "" for name in names]
+        lines.append(f"| {family} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_docs_show_what_each_family_can_say() -> None:
+    assert TABLE.shown() == table(), f"docs/proxy-dialects.md is not what is true now: {REWRITE}"
 
 
 def _asked(rendering: Rendering) -> Callable[[list[Any], list[Any] | None], str]:
@@ -235,3 +254,7 @@ def test_a_llama_says_two_calls_and_a_text_one_after_another(tmp_path: Path) -> 
     turns = ["both", *(json.dumps({"name": "bash", "parameters": {"command": c}}) for c in ("ls", "cat"))]
     assert said == "".join(f"{head}{turn}<|eot_id|>" for turn in turns)
     assert head + rendering.tokenizer.decode(rendering.assistant(canonical.assistant("both", calls))) == said
+
+
+if __name__ == "__main__":
+    TABLE.write(table())

@@ -12,9 +12,9 @@ from agents.proxy.families import SHAPES
 from agents.proxy.rendering import BUNDLED_POLICY, Rendering
 from agents.traffic.fitting import CAPTURES, Fit, fit, replayed
 from tests.proxy import policies
+from tests.support.docs_tables import DocsTable
 
-DOCS = Path(__file__).parents[2] / "docs" / "harnesses.md"
-MARKS = ("<!-- families: begin -->\n", "<!-- families: end -->")
+TABLE = DocsTable("harnesses.md", "families")
 #: What writes the table anew.
 REWRITE = ".venv/bin/python -m tests.traffic.test_fitting"
 BARE = "own template"
@@ -53,15 +53,8 @@ def table(folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _split(page: str) -> tuple[str, str, str]:
-    before, begin, rest = page.partition(MARKS[0])
-    shown, end, after = rest.partition(MARKS[1])
-    return before + begin, shown, end + after
-
-
 def test_the_docs_show_which_harness_works_with_which_family(tmp_path: Path) -> None:
-    _, shown, _ = _split(DOCS.read_text())
-    assert shown == table(tmp_path), f"docs/harnesses.md is not what is true now: {REWRITE}"
+    assert TABLE.shown() == table(tmp_path), f"docs/harnesses.md is not what is true now: {REWRITE}"
 
 
 def test_every_harness_that_a_run_can_ask_for_ships_a_capture() -> None:
@@ -118,5 +111,4 @@ if __name__ == "__main__":
     import tempfile
 
     with tempfile.TemporaryDirectory() as scratch:
-        before, _, after = _split(DOCS.read_text())
-        DOCS.write_text(before + table(Path(scratch)) + after)
+        TABLE.write(table(Path(scratch)))
