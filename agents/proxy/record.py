@@ -13,7 +13,7 @@ import numpy as np
 
 from agents.core.codec import Int32s, decode_call
 from agents.proxy import canonical, matching
-from agents.proxy.branches import Departure, branch
+from agents.proxy.branches import TRUE_BRANCHES, Departure, branch
 from agents.proxy.branches import departure as departing
 from agents.proxy.canonical import Message, ModelRequest
 from agents.proxy.conversations import Conversations, Place
@@ -122,7 +122,7 @@ class Record:
                 prefix,
                 match.start,
             )
-        if is_rendered and place.role != AUXILIARY:
+        if is_rendered and place.role != AUXILIARY and reason not in TRUE_BRANCHES:
             # Turns before the match are not kept by construction then.
             departure = departing(match, place.name, input_ids, prefix, 0)
             reason = reason if departure is None else "re-rendered"
@@ -224,7 +224,9 @@ class Record:
         messages = list(request.messages)
         for at, call in match.recognised:
             reasoning = self.rendering.reasoning_of(call.output_ids.tolist())
-            messages[at] = messages[at] | ({"reasoning_content": reasoning} if reasoning else {})
+            messages[at] = _as_sampled(messages[at], call.reply) | (
+                {"reasoning_content": reasoning} if reasoning else {}
+            )
         begun = messages.pop()["content"] if request.continues_last else ""
         ids = self.rendering.whole(messages, request.tools) + self.rendering.tokenizer.encode(begun)
         path = match.parent.path(match.parent.path_tokens) if match.parent is not None else np.empty(0, np.int32)
@@ -260,3 +262,12 @@ class Record:
         rendering = self.rendering
         end = len(ids) - len(rendering.separator) - len(rendering.generation_prompt)
         return ids[: end - 1] if end > 0 and ids[end - 1] in rendering.stop_ids else ids
+
+
+def _as_sampled(echo: Message, reply: Message) -> Message:
+    """A recognised turn as the policy said it, without what its harness filled in; the echo's own ids stay."""
+    said = echo | {"content": reply["content"]}
+    if calls := echo.get("tool_calls"):
+        sampled = zip(calls, reply.get("tool_calls", ()), strict=True)
+        said["tool_calls"] = [call | {"function": use["function"]} for call, use in sampled]
+    return said
