@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from agents.proxy.profiles import profile
 from agents.proxy.rendering import Rendering
 from agents.traffic.replay import replay
 
@@ -57,7 +58,7 @@ def fit(harness: str, folder: Path) -> Fit | None:
 
 def replayed(harness: str, capture: Path, rendering: Rendering) -> Fit:
     """The same for a policy that is loaded already."""
-    rows = replay(capture, harness, rendering).rows
+    rows = replay(capture, profile(harness).name, rendering).rows
     refused = [row.refused for row in rows if row.refused]
     return Fit(
         harness=harness,

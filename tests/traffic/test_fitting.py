@@ -93,6 +93,11 @@ def test_a_policy_is_asked_again_only_when_it_has_changed(tmp_path: Path) -> Non
     assert changed.problem.endswith("cannot say this: nothing")
 
 
+def test_a_harness_without_a_profile_of_its_own_is_tried_all_the_same() -> None:
+    found = replayed("somebody-elses", CAPTURES / "codex.jsonl", Rendering(BUNDLED_POLICY))
+    assert (found.harness, found.problem, found.num_requests) == ("somebody-elses", "", 8)
+
+
 def test_a_harness_of_which_nothing_is_captured_is_not_judged() -> None:
     assert fit("somebody-elses", BUNDLED_POLICY) is None
 
