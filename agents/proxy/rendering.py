@@ -120,8 +120,11 @@ class Rendering:
         return ids
 
     def reasoning_of(self, output_ids: list[int]) -> str:
-        """The reasoning of a sampled reply."""
-        return self.renderer.parse_response(output_ids).reasoning_content or ""
+        """The reasoning of a sampled reply, "" where its renderer fails over what was sampled."""
+        try:
+            return self.renderer.parse_response(output_ids).reasoning_content or ""
+        except Exception:  # numbers that Python will not read, values nested too deep
+            return ""
 
     def token_id(self, token: str) -> int:
         """Id of a token of its own, -1 when the vocabulary has none."""

@@ -240,6 +240,13 @@ def test_a_turn_of_the_harness_that_a_template_fails_over_is_refused_too(tmp_pat
         rendering.assistant(turn)
 
 
+@pytest.mark.parametrize("sampled", ['{"name": "bash", "arguments": {"n": ' + "9" * 5000 + "}}", "[" * 100_000])
+def test_a_sampled_call_that_no_parser_reads_stops_no_later_request(sampled: str, tmp_path: Path) -> None:
+    rendering = Rendering(policies.write(tmp_path, "unheard_of", template=policies.CHAT_TEMPLATE))
+    ids = rendering.tokenizer.encode(f"read<tool_call>{sampled}</tool_call>")
+    assert rendering.reasoning_of(ids) == ""
+
+
 @pytest.mark.parametrize("template", ["{% for m in messages %}", "{{ messages[7].content.x }}"])
 def test_a_policy_whose_template_says_nothing_at_all_is_refused_by_name(template: str, tmp_path: Path) -> None:
     with pytest.raises(BadPolicyFolder, match=f"{tmp_path.name}.* chat template"):
