@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from agents.core.codec import Int32s, decode_call
-from agents.proxy import canonical, matching
+from agents.proxy import canonical, matching, shaping
 from agents.proxy.branches import TRUE_BRANCHES, Departure, branch
 from agents.proxy.branches import departure as departing
 from agents.proxy.canonical import Message, ModelRequest
@@ -224,7 +224,7 @@ class Record:
         messages = list(request.messages)
         for at, call in match.recognised:
             reasoning = self.rendering.reasoning_of(call.output_ids.tolist())
-            messages[at] = _as_sampled(messages[at], call.reply) | (
+            messages[at] = shaping.as_sampled(messages[at], call.reply) | (
                 {"reasoning_content": reasoning} if reasoning else {}
             )
         begun = messages.pop()["content"] if request.continues_last else ""
@@ -262,12 +262,3 @@ class Record:
         rendering = self.rendering
         end = len(ids) - len(rendering.separator) - len(rendering.generation_prompt)
         return ids[: end - 1] if end > 0 and ids[end - 1] in rendering.stop_ids else ids
-
-
-def _as_sampled(echo: Message, reply: Message) -> Message:
-    """A recognised turn as the policy said it, without what its harness filled in; the echo's own ids stay."""
-    said = echo | {"content": reply["content"]}
-    if calls := echo.get("tool_calls"):
-        sampled = zip(calls, reply.get("tool_calls", ()), strict=True)
-        said["tool_calls"] = [call | {"function": use["function"]} for call, use in sampled]
-    return said

@@ -92,6 +92,15 @@ def turn(message: Message, shape: Shape) -> list[Message]:
     return [*text, *({"role": "assistant", "content": "", "tool_calls": [call]} for call in calls)]
 
 
+def as_sampled(echo: Message, reply: Message) -> Message:
+    """A recognised turn with its calls as the policy made them, without what its harness filled in; ids stay."""
+    said = echo | {"content": echo["content"] or reply["content"]}
+    if calls := echo.get("tool_calls"):
+        sampled = zip(calls, reply.get("tool_calls", ()), strict=True)
+        said["tool_calls"] = [call | {"function": use["function"]} for call, use in sampled]
+    return said
+
+
 def tools(offered: list[Tool], shape: Shape) -> list[Tool]:
     """The tools as a template of this shape can say them."""
     if shape.offers == "text":
