@@ -47,6 +47,7 @@ def launch_run(
         config = config.model_copy(update={"eval_tasks": min(config.eval_tasks, _num_heldout(task_set))})
     _check_tasks(task_set, config)
     _check_policy(config)
+    _check_fit(config)
     try:
         with transaction.atomic():
             run = Run.objects.create(
@@ -86,6 +87,21 @@ def _check_policy(config: run_config.RunConfig) -> None:
 
 def _num_heldout(task_set: TaskSet) -> int:
     return task_set.tasks.filter(split=Task.Split.HELDOUT).count()
+
+
+def _check_fit(config: run_config.RunConfig) -> None:
+    """What the harness sends must be sayable in the policy's chat template."""
+    # Templates and tokenizers are loaded by those who launch, not by every command that could.
+    from agents.proxy.families import BadPolicyFolder
+    from agents.proxy.session import policy_folder
+    from agents.traffic.fitting import fit
+
+    try:
+        found = fit(config.harness, policy_folder(config))
+    except (BadPolicyFolder, OSError) as error:
+        raise run_config.BadConfig({"policy_path": f"this policy cannot be rendered: {error}"}) from error
+    if found is not None and found.problem:
+        raise run_config.BadConfig({"harness": found.problem})
 
 
 def _check_tasks(task_set: TaskSet, config: run_config.RunConfig) -> None:

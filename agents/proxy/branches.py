@@ -136,8 +136,17 @@ def _reason(match: Match, messages: list[Message], role: str, history: History) 
 
 
 def departure(match: Match, conversation: str, input_ids: Int32s, prefix_tokens: int, start: int) -> Departure | None:
-    """The first kept turn of the conversation whose recorded tokens the input leaves; None when it keeps them all."""
-    turns = [call for at, call in match.recognised if at >= start and call.conversation == conversation]
+    """The first kept turn of the conversation whose recorded tokens the input leaves; None when it keeps them all.
+
+    Those that the call before it had left already are none of its own.
+    """
+    before = match.parent
+    whole = _held(before, before.path_tokens) if before is not None else set()
+    turns = [
+        call
+        for at, call in match.recognised
+        if at >= start and call.conversation == conversation and (at >= match.start or call in whole)
+    ]
     turns = [call for call in turns if not call.role.endswith("-summary")]
     if not turns:
         return None

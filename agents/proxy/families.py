@@ -3,6 +3,9 @@
 A folder that says which published model it is (`_name_or_path`) is looked up by that name; else its `model_type`
 decides, and among the Qwen 3.5 line the features of its chat template. A family that nobody wrote a renderer for is
 rendered through its own chat template: exact, but no call can be built by extension then.
+
+`SHAPES` says what the template of each family can say. A test asks every one of them for it (`agents.proxy.probing`); a
+family that is not in the table is asked when its policy is loaded.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from renderers.base import MODEL_RENDERER_MAP
+
+from agents.proxy.shaping import Shape
 
 #: `model_type` of a policy's config.json -> name of its renderer.
 _BY_TYPE = {
@@ -41,6 +46,35 @@ TEMPLATE = "default"
 _TOOL_MARKS = ("<tool_call>", "</tool_call>")
 _MARKED = ("qwen3", "prime-qwen3", "glm-", "nemotron-3", "laguna-", TEMPLATE)
 
+_ANYTHING = Shape()
+_NAMED_ARGUMENTS = Shape(arguments="object")
+_SYSTEM_FIRST = Shape(systems="first", arguments="object")
+#: Name of a renderer -> what its template can say.
+SHAPES = {
+    "qwen3": _ANYTHING,
+    "prime-qwen3": _NAMED_ARGUMENTS,
+    "qwen3-vl": Shape(systems="first"),
+    "qwen3.5": _SYSTEM_FIRST,
+    "qwen3.6": _SYSTEM_FIRST,
+    "qwen3.8": Shape(systems="first", opening="user", arguments="object"),
+    "nemotron-3": Shape(systems="first", arguments="object", schemas="plain"),
+    "nemotron-3-ultra": Shape(systems="first", arguments="object", schemas="plain"),
+    "nemotron-3.5": Shape(systems="first", arguments="object", schemas="plain"),
+    "minimax-m2": _SYSTEM_FIRST,
+    "llama-3": Shape(systems="joined", opening="user", calls="one"),
+    "kimi-k2": _ANYTHING,
+    "kimi-k2.5": Shape(schemas="typed"),
+    "glm-4.5": _NAMED_ARGUMENTS,
+    "glm-5": _NAMED_ARGUMENTS,
+    "glm-5.1": _NAMED_ARGUMENTS,
+    "glm-5.3": _NAMED_ARGUMENTS,
+    "gemma4": Shape(results="called", arguments="object"),
+    "deepseek-v3": Shape(offers="text"),
+    "deepseek-r1": Shape(offers="text"),
+    "deepseek-v4": _ANYTHING,
+    "inkling": _NAMED_ARGUMENTS,
+}
+
 
 class BadPolicyFolder(ValueError):
     """The folder is no policy that can be rendered; the message says what is missing."""
@@ -53,6 +87,11 @@ class Family:
     renderer: str
     #: Tokens around a tool call; None: a reply can only be read when it is whole.
     tool_marks: tuple[str, str] | None
+
+    @property
+    def shape(self) -> Shape | None:
+        """None: its template has to be asked."""
+        return SHAPES.get(self.renderer)
 
 
 def family(folder: Path, config: dict[str, Any]) -> Family:
@@ -73,13 +112,28 @@ def family(folder: Path, config: dict[str, Any]) -> Family:
 
 
 def chat_template(folder: Path) -> str:
-    """The folder's Jinja template, "" when it has none."""
+    """The folder's Jinja template, "" when it has none. Raises BadPolicyFolder."""
     try:
-        return (folder / "chat_template.jinja").read_text()
-    except OSError:
+        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
+    except FileNotFoundError:
         pass
-    try:
-        template = json.loads((folder / "tokenizer_config.json").read_text()).get("chat_template")
-    except (OSError, json.JSONDecodeError):
+    except (OSError, ValueError) as error:
+        raise BadPolicyFolder(f"{folder}: chat_template.jinja cannot be read: {error}") from error
+    if not (folder / "tokenizer_config.json").exists():
         return ""
+    template = settings(folder, "tokenizer_config.json").get("chat_template")
+    if isinstance(template, list):  # several, by name
+        named = {each.get("name"): each.get("template") for each in template if isinstance(each, dict)}
+        template = named.get("default")
     return template if isinstance(template, str) else ""
+
+
+def settings(folder: Path, name: str) -> dict[str, Any]:
+    """What one of the folder's JSON files holds. Raises BadPolicyFolder."""
+    try:
+        found = json.loads((folder / name).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadPolicyFolder(f"{folder} is no policy folder: {name} cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise BadPolicyFolder(f"{folder} is no policy folder: {name} is no JSON object")
+    return found

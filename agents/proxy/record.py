@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from agents.core.codec import Int32s, decode_call
-from agents.proxy import canonical, matching
-from agents.proxy.branches import Departure, branch
+from agents.proxy import canonical, matching, shaping
+from agents.proxy.branches import TRUE_BRANCHES, Departure, branch
 from agents.proxy.branches import departure as departing
 from agents.proxy.canonical import Message, ModelRequest
 from agents.proxy.conversations import Conversations, Place
@@ -135,7 +135,7 @@ class Record:
                 prefix,
                 match.start,
             )
-        if is_rendered and place.role != AUXILIARY:
+        if is_rendered and place.role != AUXILIARY and reason not in TRUE_BRANCHES:
             # Turns before the match are not kept by construction then.
             departure = departing(match, place.name, input_ids, prefix, 0)
             reason = reason if departure is None else "re-rendered"
@@ -251,7 +251,9 @@ class Record:
         messages = list(request.messages)
         for at, call in match.recognised:
             reasoning = self.rendering.reasoning_of(call.output_ids.tolist())
-            messages[at] = messages[at] | ({"reasoning_content": reasoning} if reasoning else {})
+            messages[at] = shaping.as_sampled(messages[at], call.reply) | (
+                {"reasoning_content": reasoning} if reasoning else {}
+            )
         begun = messages.pop()["content"] if request.continues_last else ""
         ids = self.rendering.whole(messages, request.tools) + self.rendering.tokenizer.encode(begun)
         path = match.parent.path(match.parent.path_tokens) if match.parent is not None else np.empty(0, np.int32)

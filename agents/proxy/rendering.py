@@ -8,7 +8,7 @@ come from the `renderers` package. Thinking is never cut from history and never 
 
 from __future__ import annotations
 
-import json
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,8 +19,9 @@ from jinja2 import TemplateError
 from renderers import config_from_name, create_renderer
 from renderers.configs import DefaultRendererConfig
 
+from agents.proxy import probing, shaping
 from agents.proxy.canonical import BadRequest
-from agents.proxy.families import TEMPLATE, BadPolicyFolder, Family, chat_template, family
+from agents.proxy.families import TEMPLATE, BadPolicyFolder, Family, chat_template, family, settings
 from agents.proxy.tokenizer import PolicyTokenizer
 
 Message = dict[str, Any]
@@ -33,6 +34,10 @@ BUNDLED_POLICY = Path(__file__).resolve().parents[2] / "trainers" / "policy" / "
 
 class CannotBridge(Exception):
     """The renderer cannot say what follows a recorded reply: render the whole request (algorithms.md §2.1)."""
+
+
+class CannotSay(BadRequest):
+    """The policy's chat template has failed over a request, or refuses it; the text says how, in its own words."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +60,12 @@ class Rendering:
     """Renderer and tokenizer of one policy folder. Safe to use from several threads."""
 
     def __init__(self, folder: Path) -> None:
-        settings = _settings(folder)
-        found = family(folder, settings)
+        config = settings(folder, "config.json")
+        found = family(folder, config)
+        text = config.get("text_config")
+        longest = (text if isinstance(text, dict) else config).get("max_position_embeddings")
         #: Longest context that the policy was made for; None when its folder does not say.
-        text = settings.get("text_config") or settings
-        self.max_tokens: int | None = text.get("max_position_embeddings")
+        self.max_tokens: int | None = longest if isinstance(longest, int) else None
         self.tokenizer = PolicyTokenizer(folder)
         try:
             self.renderer = create_renderer(self.tokenizer, _config(found.renderer, self))
@@ -68,11 +74,17 @@ class Rendering:
                 raise BadPolicyFolder(f"{folder}: {found.renderer} cannot render it: {error}") from error
             found = Family(TEMPLATE, found.tool_marks)
             self.renderer = create_renderer(self.tokenizer, _config(TEMPLATE, self))
+        self.family = found.renderer
         self.stop_ids: tuple[int, ...] = tuple(self.renderer.get_stop_token_ids())
         self.close_id = self.stop_ids[0]
+        #: What the template can say; the rest of a request is said in another way.
+        self.shape = found.shape or probing.shape_of(self._text)
         probe: list[Message] = [{"role": "user", "content": "."}]
-        closed = self.renderer.render_ids(probe)
-        opened = self.renderer.render_ids(probe, add_generation_prompt=True)
+        try:
+            closed = self.renderer.render_ids(probe)
+            opened = self.renderer.render_ids(probe, add_generation_prompt=True)
+        except Exception as error:  # a template fails in whatever way it likes
+            raise BadPolicyFolder(f"{folder}: its chat template cannot say one message: {_why(error)}") from error
         self.generation_prompt: list[int] = opened[len(closed) :] if opened[: len(closed)] == closed else []
         self._opening = closed
         #: Ids of the template between a reply's closing token and the next turn; None: it cannot be bridged.
@@ -88,6 +100,11 @@ class Rendering:
         )
 
     @property
+    def extends(self) -> bool:
+        """A later call extends the recorded ids of an earlier one; else it is rendered whole."""
+        return self._separator is not None
+
+    @property
     def separator(self) -> list[int]:
         """Ids of the template between a reply's closing token and the next turn. Raises CannotBridge."""
         if self._separator is None:
@@ -95,16 +112,19 @@ class Rendering:
         return self._separator
 
     def whole(self, messages: list[Message], tools: list[Tool] | None) -> list[int]:
-        """Ids of a whole request as the template renders it, ending in the generation prompt. Raises BadRequest."""
-        try:
-            ids: list[int] = self.renderer.render_ids(messages, tools=tools or None, add_generation_prompt=True)
-        except (ValueError, TypeError, TemplateError) as error:
-            raise BadRequest(f"the policy's chat template cannot say this: {error}") from error
+        """Ids of a whole request as the template renders it, ending in the generation prompt. Raises CannotSay."""
+        with _in_its_own_words():
+            said = shaping.conversation(messages, self.shape, tools)
+            offered = shaping.tools(tools or [], self.shape) or None
+            ids: list[int] = self.renderer.render_ids(said, tools=offered, add_generation_prompt=True)
         return ids
 
     def reasoning_of(self, output_ids: list[int]) -> str:
-        """The reasoning of a sampled reply."""
-        return self.renderer.parse_response(output_ids).reasoning_content or ""
+        """The reasoning of a sampled reply, "" where its renderer fails over what was sampled."""
+        try:
+            return self.renderer.parse_response(output_ids).reasoning_content or ""
+        except Exception:  # numbers that Python will not read, values nested too deep
+            return ""
 
     def token_id(self, token: str) -> int:
         """Id of a token of its own, -1 when the vocabulary has none."""
@@ -112,10 +132,10 @@ class Rendering:
         return -1 if found is None else int(found)
 
     def prompt(self, messages: list[Message], tools: list[Tool] | None, body: Body | None = None) -> list[int]:
-        """Ids of a whole request, ending in the generation prompt. `messages` open with another role than assistant."""
+        """Ids of a whole request, ending in the generation prompt. Raises CannotBridge, CannotSay."""
+        if not messages:
+            raise CannotSay("the request holds no messages")
         opening = _first_assistant(messages)
-        if not opening:
-            raise ValueError("a conversation cannot open with an assistant message")
         ids = self.whole(messages[:opening], tools)
         rest = self.continuation(messages[opening:], "prompt", body)
         return ids[: len(ids) - rest.num_dropped] + rest.ids
@@ -156,24 +176,32 @@ class Rendering:
         return Continuation(num_dropped, ids)
 
     def assistant(self, message: Message) -> list[int]:
-        """Ids of an assistant turn as the policy would sample them, closing token included."""
-        turns = [{"role": "user", "content": "."}, message, {"role": "user", "content": "."}]
-        rendered = self.renderer.render(turns)
-        return [
-            i
-            for i, at, sampled in zip(rendered.token_ids, rendered.message_indices, rendered.sampled_mask, strict=True)
-            if at == 1 and sampled
-        ]
+        """Ids of an assistant turn as the policy would sample them, closing token included. Raises CannotSay.
+
+        A turn that the family can only say as several stands there as these, with what is between them.
+        """
+        rendered, last = self._rendered_turn(message)
+        ids: list[int] = rendered.token_ids
+        own = [i for i, at in enumerate(rendered.message_indices) if 1 <= at <= last]
+        if mask := rendered.sampled_mask:
+            sampled = [i for i in own if mask[i]]
+            return [ids[i] for i in sampled] if last == 1 else ids[sampled[0] : sampled[-1] + 1]
+        # This renderer does not say which tokens are the policy's: all behind the generation prompt, up to the end.
+        turn = [ids[i] for i in own]
+        end = max((i for i, token in enumerate(turn) if token in self.stop_ids), default=len(turn) - 1)
+        return turn[_shared(turn, self.generation_prompt) : end + 1]
 
     def turn(self, message: Message) -> list[int]:
-        """Ids of an assistant turn as the template has it in a history, header and closing token included."""
+        """Ids of an assistant turn as the template has it in a history, header and closing token included.
+
+        Raises CannotBridge, CannotSay.
+        """
         if not self.generation_prompt:
             raise CannotBridge
-        turns = [{"role": "user", "content": "."}, message, {"role": "user", "content": "."}]
-        rendered = self.renderer.render(turns)
+        rendered, last = self._rendered_turn(message)
         ids: list[int] = rendered.token_ids
         end = max(
-            (i for i, at in enumerate(rendered.message_indices) if at == 1 and ids[i] in self.stop_ids), default=0
+            (i for i, at in enumerate(rendered.message_indices) if at == last and ids[i] in self.stop_ids), default=0
         )
         if not end or ids[: len(self._opening)] != self._opening:
             raise CannotBridge
@@ -201,16 +229,26 @@ class Rendering:
     def _after_reply(self, messages: list[Message]) -> list[int]:
         """Ids after a reply's closing token: separator, these turns (none of them the assistant's), next prompt.
 
-        Raises CannotBridge, BadRequest.
+        Raises CannotBridge, CannotSay.
         """
-        try:
-            bridged = self.renderer.bridge_to_next_turn([self.close_id], [self.close_id], messages)
-        except (ValueError, TypeError) as error:
-            raise BadRequest(f"the policy's chat template cannot say this: {error}") from error
+        said = shaping.later(messages, self.shape, is_called=True)
+        with _in_its_own_words():
+            bridged = self.renderer.bridge_to_next_turn([self.close_id], [self.close_id], said)
         if bridged is None or bridged.token_ids[:2] != [self.close_id, self.close_id]:
             raise CannotBridge
         ids: list[int] = bridged.token_ids[2:]
         return ids
+
+    def _rendered_turn(self, message: Message) -> tuple[Any, int]:
+        """An assistant turn between two of the user; (rendered, index of the turn's last message, the first is 1)."""
+        turn = shaping.turn(message, self.shape)
+        around: Message = {"role": "user", "content": "."}
+        with _in_its_own_words():
+            return self.renderer.render([around, *turn, around]), len(turn)
+
+    def _text(self, messages: list[Message], tools: list[Tool] | None) -> str:
+        """What the template makes of messages and tools as they are. Raises whatever it raises."""
+        return self.tokenizer.decode(self.renderer.render_ids(messages, tools=tools, add_generation_prompt=True))
 
     def _probe_separator(self) -> list[int] | None:
         """None unless a turn after a reply is rendered like one after a turn, behind ids that are always the same.
@@ -223,7 +261,7 @@ class Rendering:
             try:
                 after = self._after_reply([turn])
                 two = self.whole([{"role": "user", "content": "."}, turn], None)
-            except Exception:  # a template may refuse two such turns in its own words
+            except (CannotBridge, CannotSay):
                 return None
             added = two[len(self._opening) :]
             is_alike = two[: len(self._opening)] == self._opening and after[len(after) - len(added) :] == added
@@ -237,6 +275,25 @@ class Rendering:
 def rendering(folder: Path) -> Rendering:
     """The process's one Rendering of a policy folder."""
     return Rendering(folder)
+
+
+@contextlib.contextmanager
+def _in_its_own_words() -> Iterator[None]:
+    """Templates and renderers fail in whatever way they like; what they say becomes CannotSay."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise CannotSay(f"the policy's chat template cannot say this: {_why(error)}") from error
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deep"
+    if isinstance(error, ValueError | TemplateError):
+        return str(error) or type(error).__name__
+    return f"{type(error).__name__}: {error}"
 
 
 def _config(name: str, rendering: Rendering) -> Any:
@@ -274,11 +331,3 @@ def _turns(messages: list[Message]) -> Iterator[list[Message]]:
         yield [message]
     if run:
         yield run
-
-
-def _settings(folder: Path) -> dict[str, Any]:
-    try:
-        settings: dict[str, Any] = json.loads((folder / "config.json").read_text())
-    except (OSError, json.JSONDecodeError) as error:
-        raise BadPolicyFolder(f"{folder} is no policy folder: {error}") from error
-    return settings

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
-from agents.proxy.families import chat_template
+from agents.proxy.families import BadPolicyFolder, chat_template, settings
 from agents.proxy.template import ChatTemplate
 
 
@@ -37,14 +37,17 @@ class PolicyTokenizer:
 
     def __init__(self, folder: Path) -> None:
         self.name_or_path = str(folder)
-        self.backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        settings = json.loads((folder / "tokenizer_config.json").read_text())
-        self.unk_token_id = self._special(settings.get("unk_token"))
-        self.eos_token_id = self._special(settings.get("eos_token"))
+        try:
+            self.backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        except Exception as error:  # the library has no other kind
+            raise BadPolicyFolder(f"{folder} is no policy folder: tokenizer.json cannot be read: {error}") from error
+        config = settings(folder, "tokenizer_config.json")
+        self.unk_token_id = self._special(config.get("unk_token"))
+        self.eos_token_id = self._special(config.get("eos_token"))
         self._template: ChatTemplate | None = None
         self._special_tokens = {
             name: content
-            for name, token in settings.items()
+            for name, token in config.items()
             if name.endswith("_token") and isinstance(content := _content(token), str)
         }
         self._byte_level = _byte_level(self.backend)

@@ -65,6 +65,8 @@ class Row:
     departs_from_seq: int | None = None
     #: The first request with the same input, where there is one with an answer.
     repeats: Row | None = None
+    #: Why the proxy would refuse it, "" where it would not.
+    refused: str = ""
 
     def revise(self, role: str) -> None:
         """Later requests showed that its role is another."""
@@ -378,6 +380,7 @@ class _File:
             execution.refuse(row, request, where)
             refused = str(error)
         if refused:
+            row.refused = refused
             self._note(request.line, f"request {request.seq} would be refused: {refused}")
 
     def _row(self, request: Request, found: Detection) -> Row:

@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from agents.actions.launch_run import default_project, launch_run
 from agents.config import BadConfig
 from agents.models import Run, RunEvent
 from agents.proxy.rendering import BUNDLED_POLICY
 from tests.harness.rows import write_task
+from tests.proxy import policies
 
 pytestmark = pytest.mark.django_db
 
@@ -53,6 +55,42 @@ def test_a_policy_folder_must_hold_all_that_is_loaded_from_it(tmp_path: Path) ->
     with pytest.raises(BadConfig, match=r"lacks model\.safetensors"):
         launch(policy_path=str(tmp_path))
     assert launch(policy_path=str(BUNDLED_POLICY)).state == "queued"
+
+
+def test_a_harness_that_the_policy_cannot_understand_is_refused_with_what_the_template_said(tmp_path: Path) -> None:
+    folder = policies.write_unfit(tmp_path)
+    with pytest.raises(BadConfig) as refused:
+        launch(policy_path=str(folder))
+    why = refused.value.problems["harness"]
+    assert f"reference does not work with the policy in {folder}" in why
+    assert why.endswith("the policy's chat template cannot say this: only three messages fit")
+    with pytest.raises(CommandError, match="only three messages fit"):
+        call_command("launch", "--set", f"policy_path={folder}")
+    assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("config.json", '{"model_type": "unheard_of"}', "no renderer for model_type 'unheard_of' and no chat template"),
+        ("config.json", "[]", "no policy folder"),
+        ("config.json", '"\u0000"', "no policy folder"),
+        ("chat_template.jinja", "\udcff", "chat_template.jinja cannot be read"),
+        ("tokenizer.json", "{", "tokenizer.json cannot be read"),
+        ("tokenizer_config.json", "nothing", "tokenizer_config.json cannot be read"),
+        ("chat_template.jinja", "{% if %}", "its chat template cannot say one message"),
+    ],
+)
+def test_a_policy_that_cannot_be_read_is_refused_with_what_is_wrong(
+    tmp_path: Path, name: str, content: str, why: str
+) -> None:
+    folder = policies.write_unfit(tmp_path)
+    if name == "config.json":
+        (folder / "tokenizer_config.json").write_text("{}")
+    (folder / name).write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(BadConfig) as refused:
+        launch(policy_path=str(folder))
+    assert why in refused.value.problems["policy_path"]
 
 
 def test_the_same_idempotency_key_gives_the_same_run() -> None:

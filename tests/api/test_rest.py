@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from agents.models import Call, Execution, Run, RunEvent
 from scheduler.models import Decision, Override
+from tests.proxy import policies
 
 Machine = Callable[..., Any]
 
@@ -56,6 +58,16 @@ def test_a_bad_launch_names_the_field_and_starts_nothing(machine: Machine, body:
     problem = reply.json()
     assert problem["status"] == 422
     assert hint in problem["errors"][field]
+    assert Run.objects.count() == 0
+
+
+def test_a_launch_of_a_harness_that_the_policy_cannot_understand_starts_nothing(
+    machine: Machine, tmp_path: Path
+) -> None:
+    wanted = {"preset": "quickstart", "settings": {"policy_path": str(policies.write_unfit(tmp_path))}}
+    reply = _post(machine("launch"), "/api/v1/runs", wanted)
+    assert reply.status_code == 422
+    assert "reference does not work with the policy in" in reply.json()["errors"]["harness"]
     assert Run.objects.count() == 0
 
 

@@ -9,7 +9,7 @@ from agents.proxy.rendering import Rendering
 from tests.proxy import policies
 
 TEMPLATE = """
-{%- if messages[0].role == 'tool' %}{{ raise_exception('a tool cannot begin') }}{% endif %}
+{%- if 'secret' in messages[0].content %}{{ raise_exception('this is not said') }}{% endif %}
 {%- for tool in tools or [] %}
     {{- tool | tojson(indent=2) }} {{ eos_token }}
 {%- endfor %}
@@ -42,5 +42,5 @@ def test_a_template_gives_the_same_ids_as_the_official_code(tmp_path: Path) -> N
 
 def test_what_a_template_cannot_say_it_refuses_in_its_own_words(tmp_path: Path) -> None:
     rendering = Rendering(policies.write(tmp_path, "unheard_of", template=TEMPLATE))
-    with pytest.raises(BadRequest, match="cannot say this: a tool cannot begin"):
-        rendering.whole([{"role": "tool", "content": "apple"}], None)
+    with pytest.raises(BadRequest, match="cannot say this: this is not said"):
+        rendering.whole([{"role": "user", "content": "a secret"}], None)

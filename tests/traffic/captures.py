@@ -19,6 +19,9 @@ NAMES = sorted(str(path.relative_to(FIXTURES).with_suffix("")) for path in FIXTU
 
 Lines = list[dict[str, Any]]
 
+#: Roles of requests that the script says nothing of, or something else.
+_TOLD_OTHERWISE = {("claude-code/forksub", 4): "sub-agent", ("reference/basic", 8): "main-summary"}
+
 
 def load(name: str) -> Lines:
     """The lines of a capture; each request says its true role in `truth`."""
@@ -52,8 +55,8 @@ def false_forks(found: Replayed) -> list[int]:
 
 
 def _truth(name: str, line: dict[str, Any], script: str | None) -> str:
-    if name == "claude-code/forksub" and line["seq"] == 4:
-        return "sub-agent"
+    if (name, line["seq"]) in _TOLD_OTHERWISE:
+        return _TOLD_OTHERWISE[name, line["seq"]]
     if line["method"] != "POST" or script is None or script.startswith("aux"):
         return "auxiliary"
     conversation = script.removeprefix("compact:").partition("#")[0]

@@ -5,8 +5,19 @@ from typing import Any
 
 import pytest
 
-from agents.proxy.rendering import BUNDLED_POLICY, rendering
-from tests.traffic.captures import Lines, false_forks, load, played, requests
+from agents.proxy.rendering import BUNDLED_POLICY, Rendering, rendering
+from agents.traffic.replay import replay
+from tests.proxy import policies
+from tests.traffic.captures import FIXTURES, NAMES, Lines, false_forks, load, played, requests
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_compactions_and_filled_in_defaults_are_no_false_forks_where_calls_are_rendered_whole(
+    name: str, tmp_path: Path
+) -> None:
+    policy = Rendering(policies.write(tmp_path, "unheard_of", template=policies.CHAT_TEMPLATE))
+    assert not policy.extends
+    assert false_forks(replay(FIXTURES / f"{name}.jsonl", "auto", policy)) == []
 
 
 def _messages(line: dict[str, Any]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from django.test import Client
 from agents import config
 from agents.models import Run, Task
 from gyreweb.pages import launch_form
+from tests.proxy import policies
 
 
 def _posted(preset: str = "quickstart", **changes: str) -> dict[str, str]:
@@ -66,6 +68,14 @@ def test_a_missing_task_set_is_refused_at_its_field(browser: Client) -> None:
     assert reply.status_code == 422
     problems = {f.name: f.problem for _, fields in reply.context["sections"] for f in fields if f.problem}
     assert set(problems) == {"task_set"}
+    assert Run.objects.count() == 0
+
+
+def test_a_harness_that_the_policy_cannot_understand_is_refused_at_its_field(browser: Client, tmp_path: Path) -> None:
+    reply = browser.post("/runs/new/", _posted(policy_path=str(policies.write_unfit(tmp_path))))
+    assert reply.status_code == 422
+    problems = {f.name: f.problem for _, fields in reply.context["sections"] for f in fields if f.problem}
+    assert problems["harness"].endswith("only three messages fit")
     assert Run.objects.count() == 0
 
 
