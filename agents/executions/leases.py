@@ -122,7 +122,10 @@ def lease_evaluation(owner: str) -> Lease | None:
         execution = _first(Q(state=State.EVALUATING, run__state__in=Run.LIVE_STATES) & free, "harness_ended_at")
         if execution is None:
             return None
-        Execution.objects.filter(pk=execution.pk).update(lease_owner=owner, lease_expires_at=expiry())
+        lost = execution.lost_attempts + bool(execution.lease_owner)
+        Execution.objects.filter(pk=execution.pk).update(
+            lease_owner=owner, lease_expires_at=expiry(), lost_attempts=lost
+        )
         return _lease(execution)
 
 
@@ -194,15 +197,18 @@ def renew(owner: str, execution_ids: list[int]) -> None:
 
 
 def give_up(owner: str) -> None:
-    """Let every lease of this worker expire now; the scheduler has the executions started again."""
+    """Let every lease of this worker expire now; the scheduler has the executions started again. Without an
+    owner the attempts do not count as lost."""
     with brief_connection():
-        Execution.objects.filter(lease_owner=owner, lease_expires_at__isnull=False).update(lease_expires_at=Now())
+        Execution.objects.filter(lease_owner=owner, lease_expires_at__isnull=False).update(
+            lease_owner="", lease_expires_at=Now()
+        )
 
 
 def give_up_one(lease: Lease) -> None:
     """Let the lease of one attempt expire now."""
     with brief_connection():
-        lease.rows().update(lease_expires_at=Now())
+        lease.rows().update(lease_owner="", lease_expires_at=Now())
 
 
 def live_attempts(owner: str, execution_ids: list[int]) -> set[tuple[int, int]]:
