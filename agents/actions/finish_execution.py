@@ -50,7 +50,8 @@ def finish_execution(execution_id: int, attempt: int, verdict: Verdict, end: Har
         raise
     except Exception as error:
         log.exception("the result of execution %s attempt %s cannot be written", execution_id, attempt)
-        reason = storable(f"its result cannot be written: {type(error).__name__}: {error}")[:MAX_REASON]
+        told = str(error).partition("\n")[0]  # a database goes on with the whole row
+        reason = f"its result cannot be written: {type(error).__name__}: {told}"
         instead = Verdict(Status.UNRESOLVED, reason_code=Reason.RESULT_NOT_WRITTEN, reason=reason)
         return _finish(execution_id, attempt, instead, HarnessEnd(timeout=end.timeout), with_tree=False)
 
