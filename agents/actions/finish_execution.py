@@ -16,6 +16,7 @@ from agents import events
 from agents.actions.close_group import examine_group, write_closing
 from agents.config import readable
 from agents.core import outcome
+from agents.core.bounds import storable
 from agents.core.codec import encode_node
 from agents.core.fold import Folded, fold
 from agents.core.outcome import HarnessEnd, Outcome, Reason, Result, Status, Verdict
@@ -89,11 +90,6 @@ def _finish(execution_id: int, attempt: int, verdict: Verdict, end: HarnessEnd, 
         if closing is not None:
             write_closing(closing, seq if closing.event else None)
     return True
-
-
-def storable(text: str) -> str:
-    """`text` as Postgres can keep it: an evaluator's output is hostile, and a NUL in it must not cost the result."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
 def harness_end(execution: Execution) -> HarnessEnd:

@@ -1,4 +1,4 @@
-"""Bounds of numbers that come from a task, a verifier or a harness, which may write anything."""
+"""Bounds of numbers and text that come from a task, a verifier or a harness, which may write anything."""
 
 from __future__ import annotations
 
@@ -28,3 +28,8 @@ def is_reward(value: float | None) -> bool:
 def count(value: object) -> int:
     """What something outside calls a count, as one: 0 for what is none, at most MAX_COUNT."""
     return max(0, min(value, MAX_COUNT)) if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def storable(text: str) -> str:
+    """`text` as a database can keep it: output from outside is hostile, and a NUL in it must not cost the result."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
