@@ -223,7 +223,7 @@ class _Forward:
 
 def _to_arrow(column: Column, value: Any) -> Any:
     if value is not None and column.kind == "json":
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(_to_json(value), ensure_ascii=False, allow_nan=False)
     return value
 
 
@@ -244,6 +244,10 @@ def _to_json(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, float) and not np.isfinite(value):
         return None
+    if isinstance(value, dict):
+        return {name: _to_json(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_to_json(item) for item in value]
     return value
 
 
