@@ -13,7 +13,7 @@ from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.db import connection, models
 from django.test import Client
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from agents.models import Assessment, Draw, Execution, Figure, Group, Run
@@ -90,7 +90,7 @@ def all_answer(browser: Client, run: Run) -> None:
         reply = browser.get(path)
         assert reply.status_code == 200, path
         body = b"".join(reply.streaming_content) if reply.streaming else reply.content
-        if reply.headers["Content-Type"].startswith("application/json"):
+        if reply.headers["Content-Type"].partition(";")[0] == "application/json":
             json.loads(body, parse_constant=no_json)
     call_command("report", str(run.pk), stdout=StringIO())
 
@@ -98,7 +98,8 @@ def all_answer(browser: Client, run: Run) -> None:
 def put(model: Any, field: models.Field[Any, Any], value: float | None) -> None:
     """As another program would: past the models."""
     with connection.cursor() as cursor:
-        cursor.execute(f'UPDATE "{model._meta.db_table}" SET "{field.column}" = %s', [value])
+        column = field.column
+        cursor.execute(f'UPDATE "{model._meta.db_table}" SET "{column}" = %s WHERE "{column}" IS NOT NULL', [value])
 
 
 def test_every_column_of_floats_reads_as_a_figure_or_as_unknown() -> None:
@@ -114,7 +115,7 @@ def test_every_column_of_floats_reads_as_a_figure_or_as_unknown() -> None:
     (_, field) = next(pair for pair in FLOATS if pair[0] is Execution and pair[1].name == "reward")
     for value in ODD:
         put(Execution, field, value)
-        read = set(Execution.objects.filter(run=run).values_list("reward", flat=True))
+        read = set(Execution.objects.filter(run=run, reward__isnull=False).values_list("reward", flat=True))
         assert read == ({value} if value in (5e-324, 0.0) else {None})
 
 
@@ -131,7 +132,7 @@ def test_all_pages_answer_for_mixtures_of_odd_and_sound_numbers(browser: Client)
     run = processed_run().run
     odd_or_sound = st.sampled_from([*ODD, 0.0, 0.5, 1.0, -3.0])
 
-    @settings(max_examples=6, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=4, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(st.data())
     def check(data: st.DataObject) -> None:
         for model, field in FLOATS:
@@ -140,7 +141,10 @@ def test_all_pages_answer_for_mixtures_of_odd_and_sound_numbers(browser: Client)
                 value = data.draw(odd_or_sound | null)
                 with connection.cursor() as cursor:
                     table, column, pk = model._meta.db_table, field.column, model._meta.pk.column
-                    cursor.execute(f'UPDATE "{table}" SET "{column}" = %s WHERE "{pk}" = %s', [value, key])
+                    cursor.execute(
+                        f'UPDATE "{table}" SET "{column}" = %s WHERE "{pk}" = %s AND "{column}" IS NOT NULL',
+                        [value, key],
+                    )
         all_answer(browser, run)
 
     check()

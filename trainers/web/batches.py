@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import Count, Q, Sum
 
 from agents.models import Run
+from agents.models.figures import MAX_FIGURE
 from trainers.models import Batch, Checkpoint, HandIn, MicroStep
 
 
@@ -88,11 +89,15 @@ def staleness_of(batches: list[Batch]) -> Staleness:
     return Staleness(dict(counts))
 
 
-def _histogram(metrics: dict[str, Any]) -> dict[int, float]:
-    found = metrics.get("staleness")
-    if isinstance(found, dict):
-        return {int(d): float(n) for d, n in found.items() if str(d).isdecimal()}
-    return {}
+def _histogram(metrics: Any) -> dict[int, float]:
+    found = metrics.get("staleness") if isinstance(metrics, dict) else None
+    if not isinstance(found, dict):
+        return {}
+    return {
+        int(d): float(n)
+        for d, n in found.items()
+        if d.isdecimal() and len(d) < 10 and isinstance(n, int | float) and 0 <= n <= MAX_FIGURE
+    }
 
 
 def checkpoints_of(run: Run) -> list[Checkpoint]:
