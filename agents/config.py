@@ -178,15 +178,16 @@ class RunConfig(BaseModel):
     retain_workspace_mb: float = Field(
         1024, gt=0, description="Files of more MB than this are not kept for another assessment."
     )
-    seed: int = Field(1, ge=0, le=MAX_SEED, description="What every random choice of the run derives from.")
+    seed: int = Field(1, ge=0, description="What every random choice of the run derives from.")
 
     @field_validator("*")
     @classmethod
     def _within_bounds(cls, value: Any, info: ValidationInfo) -> Any:
         """Numbers that every column and clock holds, text that a database and a file system take."""
         for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, int | float) and info.field_name != "seed" and abs(item) > MAX_NUMBER:
-                raise ValueError(f"it is at most {MAX_NUMBER:,}")
+            most = MAX_SEED if info.field_name == "seed" else MAX_NUMBER
+            if isinstance(item, int | float) and abs(item) > most:
+                raise ValueError(f"it is at most {most:,}")
             if isinstance(item, str) and (len(item) > MAX_TEXT or not item.isprintable()):
                 raise ValueError(f"it is text of at most {MAX_TEXT:,} characters, none of which controls a terminal")
         return value

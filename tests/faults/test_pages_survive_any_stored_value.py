@@ -27,14 +27,7 @@ pytestmark = pytest.mark.django_db
 SMALL = Shape(groups_per_batch=2, executions_per_group=2, bursts=2, cells=2, concurrency=4)
 ODD = (float("nan"), float("inf"), float("-inf"), 1e308, -1e308, 1e200, 5e-324, -0.0)
 #: As Postgres stores it: 1e400 is a number there, and reads as infinite.
-ODD_JSON = (
-    '{"reward": 1e400}',
-    '{"reward": %s}' % ("9" * 400),
-    '{"reward": null, "loss": "x"}',
-    "[1e400]",
-    "null",
-    "7",
-)
+ODD_JSON = ('{"reward": 1e400, "loss": %s}' % ("9" * 400), '{"reward": null, "loss": "x"}', "[1e400]")
 
 FLOATS = [
     (model, field)
@@ -132,7 +125,7 @@ def test_all_pages_answer_for_mixtures_of_odd_and_sound_numbers(browser: Client)
     run = processed_run().run
     odd_or_sound = st.sampled_from([*ODD, 0.0, 0.5, 1.0, -3.0])
 
-    @settings(max_examples=4, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=2, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(st.data())
     def check(data: st.DataObject) -> None:
         for model, field in FLOATS:
@@ -150,13 +143,14 @@ def test_all_pages_answer_for_mixtures_of_odd_and_sound_numbers(browser: Client)
     check()
 
 
-@pytest.mark.parametrize("text", ODD_JSON)
-def test_all_pages_answer_for_odd_values_in_json(browser: Client, text: str) -> None:
+def test_all_pages_answer_for_odd_values_in_json(browser: Client) -> None:
     run = demo_run(project=demo_project(), shape=SMALL)
-    for model, column in ((Assessment, "rewards"), (Batch, "metrics"), (Evaluation, "by_kind"), (Execution, "harness")):
-        with connection.cursor() as cursor:
-            cursor.execute(f'UPDATE "{model._meta.db_table}" SET "{column}" = %s::jsonb', [text])
-    all_answer(browser, run)
+    columns = ((Assessment, "rewards"), (Batch, "metrics"), (Evaluation, "by_kind"), (Execution, "harness"))
+    for text in ODD_JSON:
+        for model, column in columns:
+            with connection.cursor() as cursor:
+                cursor.execute(f'UPDATE "{model._meta.db_table}" SET "{column}" = %s::jsonb', [text])
+        all_answer(browser, run)
 
 
 def test_a_group_with_a_vote_that_cannot_be_read_closes_over_the_others() -> None:
