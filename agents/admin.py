@@ -29,6 +29,7 @@ from agents.models import (
     TaskSet,
     Trajectory,
 )
+from agents.web import access
 
 #: Columns that no page of the admin loads, beside all binary ones (tokens, gradients, bodies, hashes of secrets).
 SECRET_OR_LARGE = frozenset({"engine_key", "manifest", "series", "snapshot"})
@@ -36,6 +37,25 @@ SECRET_OR_LARGE = frozenset({"engine_key", "manifest", "series", "snapshot"})
 
 def is_heavy(field: models.Field[Any, Any]) -> bool:
     return isinstance(field, models.BinaryField) or field.name in SECRET_OR_LARGE
+
+
+def path_to_project(model: Any) -> str:
+    """The shortest look-up from a model over what it belongs to up to its project; empty for what has none."""
+    reached, next_up = {model}, [(model, "")]
+    for at, path in next_up:
+        if at is Project:
+            return path or "pk"
+        for field in at._meta.concrete_fields:
+            if (field.many_to_one or field.one_to_one) and field.related_model not in reached:
+                reached.add(field.related_model)
+                next_up.append((field.related_model, f"{path}__{field.name}" if path else field.name))
+    return ""
+
+
+def within_projects(rows: models.QuerySet[Any], request: HttpRequest) -> models.QuerySet[Any]:
+    """Of rows that belong to a project, those that the viewer may see: the walls of projects hold here too."""
+    path, ids = path_to_project(rows.model), access.viewer_of_user(request.user).project_ids
+    return rows if ids is None or not path else rows.filter(**{f"{path}__in": ids})
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
@@ -46,7 +66,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):
 
     def get_queryset(self, request: HttpRequest) -> models.QuerySet[Any]:
         heavy = [field.name for field in self.opts.concrete_fields if is_heavy(field)]
-        return super().get_queryset(request).defer(*heavy)
+        return within_projects(super().get_queryset(request), request).defer(*heavy)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return [field.name for field in self.opts.concrete_fields if not is_heavy(field)]
@@ -68,6 +88,9 @@ class ReadOnlyAdmin(admin.ModelAdmin):
 class ProjectAdmin(admin.ModelAdmin):
     list_display = ("slug", "name", "created_at")
     filter_horizontal = ("members",)
+
+    def get_queryset(self, request: HttpRequest) -> models.QuerySet[Any]:
+        return within_projects(super().get_queryset(request), request)
 
 
 @admin.register(ApiToken)

@@ -10,13 +10,21 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from agents.harness.drivers import DRIVERS, HARNESSES
 from agents.harness.install.recipe import VERSION_PATTERN
 
 CONFIG_VERSION = 1
 PRESET_DIR = Path(__file__).parent / "presets"
+
+#: A hundred years, which calendars hold.
+MAX_DAYS = 36_525
+#: What a column of 64 bits holds.
+MAX_SEED = 2**63 - 1
+#: Largest other number, and longest text.
+MAX_NUMBER = 10**9
+MAX_TEXT = 4_096
 
 PolicyKind = Literal["elastic", "elastic+", "colocate", "async-barrier", "async-streamed", "async-best"]
 Role = Literal["main", "main-summary", "sub-agent", "sub-agent-summary"]
@@ -36,7 +44,7 @@ class RunConfig(BaseModel):
     A description says meaning and unit; the allowed range stands in the constraints (`allowed`) and is shown beside it.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     task_set: str = Field("quickstart", description="Name of an imported task set, or the path of one.")
     policy_path: str = Field(
@@ -136,6 +144,12 @@ class RunConfig(BaseModel):
     evaluation_timeout_s: float = Field(
         1_800, gt=0, description="Seconds of everything the evaluator runs. A task's own shorter limit wins."
     )
+    max_attempts: int = Field(
+        5,
+        ge=1,
+        description="Attempts of an execution that may lose their worker; after so many it is unresolved. An attempt "
+        "that a worker gave up in order does not count.",
+    )
     min_votes: int = Field(2, ge=1, description="Rewarded executions that make a group usable; with fewer it is void.")
     reward_key: str = Field("reward", description="Key of reward.json that is trained.")
     reward_sentinels: tuple[float, ...] = Field(
@@ -153,15 +167,30 @@ class RunConfig(BaseModel):
     )
     checkpoint_every_steps: Literal[1] = Field(1, description="Every optimizer step leaves a checkpoint.")
     checkpoints_kept: int = Field(3, ge=1, description="Newest checkpoints that stay on disk.")
-    retain_bodies: float = Field(14, ge=0, description="Days the raw request archive is kept.")
-    retain_logs: float = Field(14, ge=0, description="Days that harness and evaluator logs are kept.")
+    retain_bodies: float = Field(14, ge=0, le=MAX_DAYS, description="Days the raw request archive is kept.")
+    retain_logs: float = Field(14, ge=0, le=MAX_DAYS, description="Days that harness and evaluator logs are kept.")
     retain_workspaces: float = Field(
-        14, ge=0, description="Days that the files an execution left are kept for another assessment; 0: not at all."
+        14,
+        ge=0,
+        le=MAX_DAYS,
+        description="Days that the files an execution left are kept for another assessment; 0: not at all.",
     )
     retain_workspace_mb: float = Field(
         1024, gt=0, description="Files of more MB than this are not kept for another assessment."
     )
     seed: int = Field(1, ge=0, description="What every random choice of the run derives from.")
+
+    @field_validator("*")
+    @classmethod
+    def _within_bounds(cls, value: Any, info: ValidationInfo) -> Any:
+        """Numbers that every column and clock holds, text that a database and a file system take."""
+        for item in value if isinstance(value, tuple) else (value,):
+            most = MAX_SEED if info.field_name == "seed" else MAX_NUMBER
+            if isinstance(item, int | float) and abs(item) > most:
+                raise ValueError(f"it is at most {most:,}")
+            if isinstance(item, str) and (len(item) > MAX_TEXT or not item.isprintable()):
+                raise ValueError(f"it is text of at most {MAX_TEXT:,} characters, none of which controls a terminal")
+        return value
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -224,6 +253,18 @@ def parse(values: dict[str, Any]) -> RunConfig:
         return RunConfig.model_validate(values)
     except ValidationError as error:
         raise BadConfig(_problems(error)) from error
+
+
+def readable(stored: Any) -> dict[str, Any]:
+    """Every setting of a stored run, whatever was stored: one that is missing or does not fit has its default."""
+    wanted = stored if isinstance(stored, dict) else {}
+    known = {name: value for name, value in wanted.items() if name in RunConfig.model_fields}
+    try:
+        return RunConfig.model_validate(known).model_dump(mode="json")
+    except ValidationError as error:
+        wrong = {item["loc"][0] for item in error.errors() if item["loc"]}
+    usual = RunConfig().model_dump(mode="json")
+    return usual | {name: value for name, value in known.items() if name not in wrong}
 
 
 def preset_names() -> list[str]:

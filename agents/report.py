@@ -132,7 +132,8 @@ def group_exclusions(run: Run) -> dict[int, Exclusion]:
 
 
 def exclusion_of(group: Group, num_unresolved: int) -> Exclusion:
-    return exclusion(group.num_votes, group.reward_mean, group.reward_std, num_unresolved)
+    known = group.reward_mean is not None and group.reward_std is not None
+    return exclusion(group.num_votes if known else 0, group.reward_mean, group.reward_std, num_unresolved)
 
 
 def quarantine_reasons(run: Run) -> dict[str, int]:

@@ -174,7 +174,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["gyreweb.api.auth.HasScope"],
     "DEFAULT_SCHEMA_CLASS": "gyreweb.api.schema.ScopedSchema",
     "EXCEPTION_HANDLER": "gyreweb.api.problems.exception_handler",
-    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_RENDERER_CLASSES": ["gyreweb.api.rendering.StoredNumbersRenderer"],
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
 SPECTACULAR_SETTINGS = {

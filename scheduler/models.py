@@ -4,7 +4,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from agents.models import Run
+from agents.models import Figure, Run
 from scheduler.simulations.models import SimulatedDecision, SimulatedRun, Simulation  # noqa: F401
 
 
@@ -38,7 +38,7 @@ class Cell(models.Model):
     pid = models.IntegerField(null=True, blank=True)
     num_calls = models.PositiveIntegerField(default=0, help_text="Calls running or waiting in the engine.")
     num_kv_tokens = models.PositiveBigIntegerField(default=0)
-    tokens_per_s = models.FloatField(default=0.0)
+    tokens_per_s = Figure(default=0.0)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
     role_since = models.DateTimeField(null=True, blank=True)
     error = models.TextField(blank=True)
@@ -100,7 +100,7 @@ class Evaluation(models.Model):
     state = models.CharField(max_length=10, choices=State, default=State.RUNNING)
     num_tasks = models.PositiveIntegerField()
     num_scored = models.PositiveIntegerField(default=0)
-    reward_mean = models.FloatField(null=True, blank=True)
+    reward_mean = Figure(null=True, blank=True)
     by_kind = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
     finished_at = models.DateTimeField(null=True, blank=True)

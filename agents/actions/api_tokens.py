@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from agents.core import plain_text
 from agents.models import ApiToken, Project
+from agents.web import access
 
 #: `last_used_at` is only as fine as this, so that reading does not write each time.
 USED_EVERY = timedelta(minutes=1)
@@ -25,13 +26,19 @@ def create_token(
     prefix: str,
     expires_at: datetime | None,
 ) -> ApiToken:
-    """Raises ValueError when a scope is unknown or none is given, or the name holds control characters."""
+    """Raises ValueError when a scope is unknown or none is given, for more than its maker may do, and for a name with
+    control characters."""
     if why := plain_text.problem(name):
         raise ValueError(f"the token's name {why}")
     wanted = sorted(set(scopes))
     unknown = sorted(set(wanted) - set(ApiToken.Scope.values))
     if unknown or not wanted:
         raise ValueError(f"scopes {unknown or 'none'} given; allowed: {', '.join(ApiToken.Scope.values)}")
+    maker = access.viewer_of_user(user)
+    if not access.may_enter(user, project):
+        raise ValueError(f"{user.get_username()} is not a member of project {project.slug}: add them, or name another")
+    if beyond := [scope for scope in wanted if not maker.may(scope)]:
+        raise ValueError(f"{user.get_username()} may not {', '.join(beyond)} themselves, and so no token of theirs can")
     return ApiToken.objects.create(
         project=project,
         created_by=user,

@@ -7,6 +7,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents import events
+from agents.config import readable
 from agents.core.advantage import mean_and_std
 from agents.core.outcome import Outcome
 from agents.models import Execution, Group
@@ -54,14 +55,14 @@ def examine_group(group_id: int) -> Closing | None:
         return None
     training = group.kind == Group.Kind.TRAINING
     votes = [
-        training_reward if training else reward
+        vote
         for _, outcome, reward, training_reward in members
-        if Outcome(outcome).votes
+        if Outcome(outcome).votes and (vote := training_reward if training else reward) is not None
     ]
     group.num_votes = len(votes)
     if votes:
         group.reward_mean, group.reward_std = mean_and_std(votes)
-    usable = len(votes) >= (group.run.config["min_votes"] if training else 1)
+    usable = len(votes) >= (readable(group.run.config)["min_votes"] if training else 1)
     group.state = Group.State.READY if usable else Group.State.VOID
     group.ready_at = timezone.now()
     if not training:

@@ -4,23 +4,31 @@ It happens once per execution: whoever comes for an attempt that is over, or has
 Rows are locked in the order execution, group, run.
 """
 
+import logging
 import math
 from typing import Any
 
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import F
 from django.utils import timezone
 
 from agents import events
 from agents.actions.close_group import examine_group, write_closing
+from agents.config import readable
 from agents.core import outcome
+from agents.core.bounds import storable
 from agents.core.codec import encode_node
 from agents.core.fold import Folded, fold
-from agents.core.outcome import HarnessEnd, Outcome, Reason, Result, Verdict
+from agents.core.outcome import HarnessEnd, Outcome, Reason, Result, Status, Verdict
 from agents.models import Assessment, Call, Execution, Group, Node, Run
 from agents.recorded import calls_of
 
+log = logging.getLogger(__name__)
+
 LIVE = (Execution.State.RUNNING, Execution.State.EVALUATING)
+
+#: Characters of a reason that are kept.
+MAX_REASON = 2_000
 
 #: What finishing writes; other columns belong to the worker and the proxy.
 WRITTEN = (
@@ -33,8 +41,24 @@ WRITTEN = (
 def finish_execution(execution_id: int, attempt: int, verdict: Verdict, end: HarnessEnd) -> bool:
     """Write the result of an attempt. False when the attempt is not the live one: then nothing is written.
 
-    Raises ValueError for a verdict that contradicts itself (agents.core.outcome.judge).
+    A result that cannot be written for what is in it ends the attempt as unresolved, with the reason: an execution
+    without an end would hold up its group, and the next attempt would only come to the same. Raises what says that the
+    database is away, to be tried again.
     """
+    try:
+        return _finish(execution_id, attempt, verdict, end)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception as error:
+        log.exception("the result of execution %s attempt %s cannot be written", execution_id, attempt)
+        told = str(error).partition("\n")[0]  # a database goes on with the whole row
+        reason = f"its result cannot be written: {type(error).__name__}: {told}"
+        instead = Verdict(Status.UNRESOLVED, reason_code=Reason.RESULT_NOT_WRITTEN, reason=reason)
+        return _finish(execution_id, attempt, instead, HarnessEnd(timeout=end.timeout), with_tree=False)
+
+
+def _finish(execution_id: int, attempt: int, verdict: Verdict, end: HarnessEnd, *, with_tree: bool = True) -> bool:
+    """One try. Without the tree nothing is read or kept of the calls, so that nothing in them can be in the way."""
     with transaction.atomic():
         execution = (
             Execution.objects.select_for_update(of=("self",), no_key=True)
@@ -44,7 +68,7 @@ def finish_execution(execution_id: int, attempt: int, verdict: Verdict, end: Har
         )
         if execution is None:
             return False
-        calls = calls_of([execution.pk])[execution.pk]
+        calls = calls_of([execution.pk])[execution.pk] if with_tree else []
         folded = fold(call.recorded for call in calls)
         result = outcome.judge(verdict, end, sum(call.recorded.acknowledged for call in calls))
         write_assessment(execution, verdict, result)
@@ -58,16 +82,14 @@ def finish_execution(execution_id: int, attempt: int, verdict: Verdict, end: Har
         if closing is not None and closing.event is not None:
             entries.append(closing.event)
         if execution.group.kind == Group.Kind.TRAINING:
-            Run.objects.filter(pk=execution.run_id).update(finished=F("finished") + 1)
+            counter = Run.objects.filter(pk=execution.run_id)
+            if not with_tree:  # a counter that is wrong already is no reason to keep the execution
+                counter = counter.filter(finished__lt=F("launched"))
+            counter.update(finished=F("finished") + 1)
         seq = events.record_all(execution.run_id, entries)
         if closing is not None:
             write_closing(closing, seq if closing.event else None)
     return True
-
-
-def storable(text: str) -> str:
-    """`text` as Postgres can keep it: an evaluator's output is hostile, and a NUL in it must not cost the result."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
 def harness_end(execution: Execution) -> HarnessEnd:
@@ -99,7 +121,7 @@ def write_assessment(
         attempt=execution.attempt,
         status=status.get(result.outcome, Assessment.Status.SCORED),
         reason_code=result.reason_code,
-        reason=storable(result.reason),
+        reason=storable(result.reason)[:MAX_REASON],
         value=result.reward,
         rewards={storable(key): value for key, value in verdict.rewards.items() if math.isfinite(value)},
         flags=[storable(flag) for flag in (*verdict.flags, *flags)],
@@ -145,10 +167,10 @@ def _describe_tree(execution: Execution, folded: Folded) -> None:
 def _close(execution: Execution, result: Result, end: HarnessEnd) -> None:
     execution.state = Execution.State.FINISHED
     execution.outcome, execution.reason_code = result.outcome, result.reason_code
-    execution.reason = storable(result.reason)
+    execution.reason = storable(result.reason)[:MAX_REASON]
     execution.reward = result.reward
     if result.reward is not None:
-        penalty = execution.run.config["malformed_penalty"]
+        penalty = readable(execution.run.config)["malformed_penalty"]
         execution.training_reward = outcome.training_reward(result.reward, end, penalty)
     execution.num_malformed_calls, execution.hit_turn_limit = end.num_malformed_calls, end.hit_turn_limit
     execution.timed_out, execution.harness_exit = end.timeout is not None, end.exit_code

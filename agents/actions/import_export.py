@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.db import transaction
+from django.db import DataError, IntegrityError, transaction
 
 from agents import events
 from agents.actions.finish_execution import write_nodes
+from agents.config import parse
 from agents.core.codec import CallDelta, encode_call
-from agents.exports.folder import load, table_rows
+from agents.exports.checking import BadRow, Checker
+from agents.exports.folder import BadExport, load, table_rows
 from agents.exports.tables import ASSESSMENTS, CALLS, DRAWS, EXECUTIONS, GROUPS, SELECTION, TASKS, TRAJECTORIES, Table
 from agents.models import (
     Assessment,
@@ -45,10 +47,33 @@ Progress = Callable[[int, int], None]
 
 
 def import_export(folder: Path, *, project: Project, name: str = "", progress: Progress | None = None) -> Run:
-    """Raises BadExport (agents.exports.folder) when the directory is not a whole export; nothing is written then."""
+    """Raises BadExport (agents.exports.folder) when the directory is not a whole export; nothing is written then.
+
+    Everything in it is read and checked before the first row is written. What the database refuses all the same, say a
+    file that changes meanwhile, undoes the whole import.
+    """
     manifest = load(folder)
+    _check(folder, manifest)
+    try:
+        return _write(folder, manifest, project, name, progress or (lambda done, total: None))
+    except (DataError, IntegrityError, LookupError, TypeError, ValueError, OverflowError) as error:
+        told = str(error).partition("\n")[0]
+        raise BadExport(f"{folder} cannot be imported: {type(error).__name__}: {told}") from error
+
+
+def _check(folder: Path, manifest: Row) -> None:
+    checker = Checker()
+    for table in (TASKS, GROUPS, EXECUTIONS, ASSESSMENTS, CALLS, DRAWS, TRAJECTORIES):
+        for number, row in enumerate(table_rows(folder, manifest, table.name), start=1):
+            try:
+                checker.check(table, row)
+            except BadRow as error:
+                raise BadExport(f"{folder}: row {number} of {table.name}: {error}") from error
+
+
+def _write(folder: Path, manifest: Row, project: Project, name: str, progress: Progress) -> Run:
     with transaction.atomic():
-        made = _Import(folder, manifest, _run(manifest, project, name), progress or (lambda done, total: None))
+        made = _Import(folder, manifest, _run(manifest, project, name), progress)
         made.groups()
         made.executions()
         made.assessments()
@@ -62,7 +87,8 @@ def _run(manifest: Row, project: Project, name: str) -> Run:
     facts = manifest["run"]
     over = (Run.State.FINISHED, Run.State.FAILED, Run.State.STOPPED)
     source = f"{manifest['source']}, exported {manifest['finished_at'][:16].replace('T', ' ')} UTC"
-    task_set, _ = TaskSet.objects.get_or_create(**facts["task_set"], defaults={"path": ""})
+    identity = {key: facts["task_set"][key] for key in ("name", "digest")}
+    task_set, _ = TaskSet.objects.get_or_create(**identity, defaults={"path": ""})
     run = Run.objects.create(
         project=project,
         task_set=task_set,
@@ -70,7 +96,7 @@ def _run(manifest: Row, project: Project, name: str) -> Run:
         preset=facts["preset"],
         state=facts["state"] if facts["state"] in over else Run.State.STOPPED,
         state_reason=facts["state_reason"],
-        config=facts["config"],
+        config=parse(facts["config"]).model_dump(mode="json"),
         config_version=facts["config_version"],
         seed=facts["seed"],
         policy_kind=facts["policy_kind"],
@@ -94,7 +120,16 @@ class _Import:
 
     def groups(self) -> None:
         known = {task.name: task for task in Task.objects.filter(task_set=self.run.task_set)}
-        fresh = [row for row in self._rows(TASKS) if row["name"] not in known]
+        fresh = []
+        for row in self._rows(TASKS):
+            task = known.get(row["name"])
+            if task is None and not self.run.task_set.path:
+                fresh.append(row)
+            elif task is None or (task.digest, task.split) != (row["digest"], row["split"]):
+                raise BadExport(
+                    f"{self._folder}: its task {row['name']!r} is not the one of task set {self.run.task_set.name} on "
+                    "this machine, which has the same digest: the export is not what it says"
+                )
         made = Task.objects.bulk_create(
             Task(task_set=self.run.task_set, path="", config={}, **_fields(TASKS, row)) for row in fresh
         )

@@ -68,13 +68,29 @@ def import_task_set(name_or_path: str) -> TaskSet:
         if is_new:
             Task.objects.bulk_create(rows)
         else:  # the same content at another place, or known in part and without files, from the export of a run
-            by_name = {task.name: task for task in task_set.tasks.all()}
+            by_name = _of_this_content(task_set, rows)
             for row in rows:
                 if task := by_name.get(row.name):
                     task.path, task.config = row.path, row.config
             Task.objects.bulk_create(row for row in rows if row.name not in by_name)
             Task.objects.bulk_update(by_name.values(), ["path", "config"])
     return task_set
+
+
+def _of_this_content(task_set: TaskSet, rows: list[Task]) -> dict[str, Task]:
+    """Tasks of the set by name. Those that are not of its content, from an export that was not what it said, are put
+    into a set of their own, so that no run ever takes them."""
+    content = {(row.name, row.split, row.digest) for row in rows}
+    found = list(task_set.tasks.all())
+    foreign = [task for task in found if (task.name, task.split, task.digest) not in content]
+    if foreign:
+        apart = hashlib.sha256(f"not of {task_set.digest}".encode()).hexdigest()
+        other, _ = TaskSet.objects.get_or_create(name=task_set.name, digest=apart, defaults={"path": ""})
+        for task in foreign:
+            task.task_set = other
+            task.name = f"{task.name[:100]}#{task.pk}"
+        Task.objects.bulk_update(foreign, ["task_set", "name"])
+    return {task.name: task for task in found if task not in foreign}
 
 
 def _find(name_or_path: str) -> Path:

@@ -8,15 +8,18 @@ from django.db import IntegrityError, transaction
 
 from agents import config as run_config
 from agents import events
+from agents.actions.errors import Refused
 from agents.actions.import_task_set import BadTaskSet, import_task_set
 from agents.core import plain_text
 from agents.models import Project, Run, Task, TaskSet
+from agents.web import access
 
 DEFAULT_PROJECT = "default"
 POLICY_FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 
 
 def default_project() -> Project:
+    """Where commands on this machine, and people who see every project, put what names no project."""
     return Project.objects.get_or_create(slug=DEFAULT_PROJECT, defaults={"name": "Default"})[0]
 
 
@@ -32,8 +35,11 @@ def launch_run(
     """Create a queued run; the scheduler starts it when the machine is free.
 
     `settings` change the preset's (or, without a preset, the cluster defaults). The same `idempotency_key` in the
-    same project returns the run that it made before. Raises BadConfig with the fields that are wrong.
+    same project returns the run that it made before. Raises BadConfig with the fields that are wrong, and Refused for a
+    user who is no member of the project.
     """
+    if user is not None and not access.may_enter(user, project):
+        raise Refused(f"{user.get_username()} is not a member of project {project.slug}; an administrator can add them")
     if idempotency_key and (earlier := _earlier(project, idempotency_key)):
         return earlier
     if why := plain_text.problem(name):

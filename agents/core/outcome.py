@@ -6,10 +6,11 @@ Whatever is not known to be good is unresolved, which is not zero.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from agents.core.bounds import MAX_REWARD, is_reward
 
 
 class Outcome(StrEnum):
@@ -49,6 +50,8 @@ class Reason(StrEnum):
     HARNESS_NEVER_HEALTHY = "harness_never_healthy"
     SANDBOX_LOST = "sandbox_lost"
     NO_CALL_ACKNOWLEDGED = "no_call_acknowledged"
+    ATTEMPTS_EXHAUSTED = "attempts_exhausted"
+    RESULT_NOT_WRITTEN = "result_not_written"
     CANCELLED = "cancelled"  # cancelled
 
 
@@ -65,6 +68,8 @@ UNRESOLVED_REASONS = frozenset(
         Reason.HARNESS_NEVER_HEALTHY,
         Reason.SANDBOX_LOST,
         Reason.NO_CALL_ACKNOWLEDGED,
+        Reason.ATTEMPTS_EXHAUSTED,
+        Reason.RESULT_NOT_WRITTEN,
     }
 )
 
@@ -122,8 +127,9 @@ def judge(verdict: Verdict, end: HarnessEnd, num_acknowledged_calls: int) -> Res
         )
     if verdict.status is Status.NO_WORK:
         return Result(Outcome.NO_WORK, Reason.NOTHING_ASSESSABLE, verdict.reason or "nothing to assess was left", 0.0)
-    if verdict.value is None or not math.isfinite(verdict.value):
-        return _unresolved(Reason.REWARD_INVALID, f"the reward {verdict.value} is not a finite number")
+    if verdict.value is None or not is_reward(verdict.value):
+        reason = f"the reward {verdict.value} is not a number between -{MAX_REWARD:.0e} and {MAX_REWARD:.0e}"
+        return _unresolved(Reason.REWARD_INVALID, reason)
     if end.timeout is not None:
         return Result(Outcome.PARTIAL, end.timeout, verdict.reason, verdict.value)
     if end.exit_code not in (0, None):

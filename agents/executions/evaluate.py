@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
-from django.db import Error as DatabaseError
+from django.db import InterfaceError, OperationalError
 
 from agents.actions.finish_execution import finish_execution
 from agents.config import RunConfig
@@ -55,7 +55,7 @@ def _judge(worker: Worker, lease: Lease) -> tuple[Verdict, Worksite | None]:
         keep(worker.home, lease, site.workspace)
         evaluation = evaluation_of(lease.config)
         return evaluate(worker.evaluation_server, site, evaluation), site
-    except DatabaseError:
+    except (OperationalError, InterfaceError):
         raise
     except (BadTask, OSError) as error:
         if disk.is_full(error):

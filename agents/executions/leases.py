@@ -122,7 +122,10 @@ def lease_evaluation(owner: str) -> Lease | None:
         execution = _first(Q(state=State.EVALUATING, run__state__in=Run.LIVE_STATES) & free, "harness_ended_at")
         if execution is None:
             return None
-        Execution.objects.filter(pk=execution.pk).update(lease_owner=owner, lease_expires_at=expiry())
+        lost = execution.lost_attempts + bool(execution.lease_owner)
+        Execution.objects.filter(pk=execution.pk).update(
+            lease_owner=owner, lease_expires_at=expiry(), lost_attempts=lost
+        )
         return _lease(execution)
 
 
@@ -194,16 +197,17 @@ def renew(owner: str, execution_ids: list[int]) -> None:
 
 
 def give_up(owner: str, reason: str = "") -> None:
-    """Let every lease of this worker expire now; the scheduler has the executions started again."""
+    """Let every lease of this worker expire now; the scheduler has the executions started again. Without an
+    owner the attempts do not count as lost."""
     with brief_connection():
         held = Execution.objects.filter(lease_owner=owner, lease_expires_at__isnull=False)
-        held.update(lease_expires_at=Now(), reason=reason)
+        held.update(lease_owner="", lease_expires_at=Now(), reason=reason)
 
 
 def give_up_one(lease: Lease, reason: str = "") -> None:
     """Let the lease of one attempt expire now. `reason` stays with the execution until it is finished."""
     with brief_connection():
-        lease.rows().update(lease_expires_at=Now(), reason=reason)
+        lease.rows().update(lease_owner="", lease_expires_at=Now(), reason=reason)
 
 
 def live_attempts(owner: str, execution_ids: list[int]) -> set[tuple[int, int]]:

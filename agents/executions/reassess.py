@@ -13,8 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import zstandard
-from django.db import Error as DatabaseError
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
@@ -49,7 +48,7 @@ def reassess_next(worker: Worker) -> bool:
     place = worker.home / "runs" / str(wish.execution.run_id) / "reassessments" / str(wish.pk)
     try:
         _assess(worker, wish, place)
-    except DatabaseError:
+    except (OperationalError, InterfaceError):
         raise  # the lease expires and another worker tries
     except disk.Full:
         return _retry(wish)

@@ -10,7 +10,7 @@ import shutil
 import time
 from pathlib import Path
 
-from django.db import Error as DatabaseError
+from django.db import InterfaceError, OperationalError
 
 from agents.actions.finish_execution import finish_execution, storable
 from agents.core.outcome import HarnessEnd, Reason, Status, Verdict
@@ -42,7 +42,7 @@ def run_next(worker: Worker) -> bool:
     with worker.heartbeat.holding(lease) as hold:
         try:
             _Attempt(worker, lease, hold).run()
-        except DatabaseError:
+        except (OperationalError, InterfaceError):
             raise  # the lease expires and the execution starts again
         except InstallError as error:
             pauses.pause_run(lease.run_id, pauses.NOT_INSTALLED, f"{error}\nThen resume the run.")

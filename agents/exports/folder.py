@@ -9,16 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NoReturn
 
 from django.utils import timezone
 
 from agents.exports import rows as sources
 from agents.exports.formats import WRITERS, read
+from agents.exports.manifest import MAX_BYTES, problems
 from agents.exports.tables import FORMAT_VERSION, TABLES
 from agents.models import Run
 from agents.web.executions import Filters
@@ -26,6 +28,8 @@ from agents.web.executions import Filters
 MANIFEST = "manifest.json"
 #: Pages of executions (agents.exports.rows) in one round of parts.
 PAGES_PER_PART = 5
+#: Problems of a manifest that a message names.
+SHOWN = 5
 
 Progress = Callable[[int, int], None]
 
@@ -97,28 +101,65 @@ def load(folder: Path) -> dict[str, Any]:
     """The manifest of a complete export whose files are what it says. Raises BadExport."""
     manifest = _read_manifest(folder)
     if manifest is None:
-        raise BadExport(f"{folder} holds no export: there is no {MANIFEST}")
+        raise BadExport(f"{folder} holds no export: there is no {MANIFEST}, or it is no plain file")
     if manifest.get("format_version") != FORMAT_VERSION:
         found = manifest.get("format_version")
         raise BadExport(f"{folder} has format version {found}; this version of Gyre reads {FORMAT_VERSION}")
-    if not manifest["complete"]:
+    if manifest.get("complete") is False:
         raise BadExport(f"the export in {folder} is not complete; run the same `manage.py export` again to finish it")
+    if wrong := problems(manifest):
+        more = f" (and {len(wrong) - SHOWN} more)" if len(wrong) > SHOWN else ""
+        raise BadExport(f"the manifest of {folder} cannot be used: {'; '.join(wrong[:SHOWN])}{more}")
     for name, fact in manifest["files"].items():
-        path = folder / name
-        if not path.is_file():
-            raise BadExport(f"{path} is missing")
-        if _digest(path) != fact["sha256"]:
-            raise BadExport(f"{path} is not the file that was exported: its SHA-256 differs from the manifest's")
+        with _part(folder, name) as file:
+            if os.fstat(file.fileno()).st_size != fact["bytes"]:
+                raise BadExport(f"{folder / name} is not the file that was exported: its size differs")
+            if hashlib.file_digest(file, "sha256").hexdigest() != fact["sha256"]:
+                raise BadExport(f"{folder / name} is not the file that was exported: its SHA-256 differs")
     return manifest
 
 
 def table_rows(folder: Path, manifest: dict[str, Any], table: str) -> Iterator[dict[str, Any]]:
     """All rows of a table, in the order in which they were written. Raises BadExport for damaged content."""
     for name in sorted(name for name, fact in manifest["files"].items() if fact["table"] == table):
-        try:
-            yield from read(TABLES[table], folder / name)
-        except ValueError as error:
-            raise BadExport(f"{folder / name}: {error}") from error
+        count = 0
+        with _part(folder, name) as file:
+            try:
+                for row in read(TABLES[table], file, name):
+                    count += 1
+                    yield row
+            except ValueError as error:
+                raise BadExport(f"{folder / name}: {error}") from error
+        if count != manifest["files"][name]["rows"]:
+            raise BadExport(f"{folder / name} has {count} rows; the manifest says {manifest['files'][name]['rows']}")
+
+
+def _part(folder: Path, name: str) -> BinaryIO:
+    """A file of an export, open; no link is followed on the way, so nothing beside the folder is read."""
+    return _plain_file(folder, name) or _missing(folder / name)
+
+
+def _missing(path: Path) -> NoReturn:
+    raise BadExport(f"{path} is missing, or it is no plain file of the export")
+
+
+def _plain_file(folder: Path, name: str) -> BinaryIO | None:
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    *places, last = name.split("/")
+    try:
+        for place in places:
+            inner = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            os.close(at)
+            at = inner
+        number = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
+    except OSError:
+        return None
+    finally:
+        os.close(at)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        return None
+    return os.fdopen(number, "rb")
 
 
 def _started(run: Run, folder: Path, extension: str, filters: Filters) -> dict[str, Any]:
@@ -181,11 +222,13 @@ def _write_part(
 
 def _read_manifest(folder: Path) -> dict[str, Any] | None:
     path = folder / MANIFEST
-    if not path.is_file():
+    if not folder.is_dir() or (file := _plain_file(folder, MANIFEST)) is None:
         return None
+    with file:
+        raw = file.read(MAX_BYTES + 1)
     try:
-        found = json.loads(path.read_text())
-    except ValueError as error:
+        found = json.loads(raw.decode()) if len(raw) <= MAX_BYTES else None
+    except (ValueError, RecursionError) as error:
         raise BadExport(f"{path} cannot be read: {error}") from error
     if not isinstance(found, dict) or found.get("format") != "gyre-export":
         raise BadExport(f"{path} is not the manifest of an export")
@@ -196,8 +239,3 @@ def _save(folder: Path, manifest: dict[str, Any]) -> None:
     fresh = folder / (MANIFEST + ".new")
     fresh.write_text(json.dumps(manifest, indent=1) + "\n")
     fresh.replace(folder / MANIFEST)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,8 +10,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
@@ -20,6 +19,8 @@ from agents.exports.tables import Column, Table
 #: A block is written after so many rows, or so many array items.
 BLOCK_ROWS = 1_000
 BLOCK_ITEMS = 4_000_000
+#: Longest line that is read: an execution of the longest context takes a tenth of it.
+MAX_LINE_BYTES = 256 << 20
 
 Row = dict[str, Any]
 Sink = Callable[[bytes], Any]
@@ -125,38 +126,44 @@ def encoded(table: Table, rows: Iterable[Row], extension: str) -> Iterator[bytes
         yield b"".join(waiting)
 
 
-def read(table: Table, path: Path) -> Iterator[Row]:
+def read(table: Table, file: BinaryIO, name: str) -> Iterator[Row]:
     """Rows of one file, as the exporter gave them: arrays for token columns. Raises ValueError for another content."""
-    if path.suffix == ".jsonl":
-        yield from _read_json_lines(table, path)
+    if name.endswith(".jsonl"):
+        yield from _read_json_lines(table, file)
     else:
-        yield from _read_parquet(table, path)
+        yield from _read_parquet(table, file)
 
 
-def _read_json_lines(table: Table, path: Path) -> Iterator[Row]:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                values = json.loads(line)
-                yield {column.name: _from_json(column, values[column.name]) for column in table.columns}
-            except (ValueError, KeyError, TypeError) as error:
-                raise ValueError(f"{path.name}, line {number}: {type(error).__name__}: {error}") from error
+def _read_json_lines(table: Table, file: BinaryIO) -> Iterator[Row]:
+    lines = iter(lambda: file.readline(MAX_LINE_BYTES + 1), b"")
+    for number, line in enumerate(lines, start=1):
+        if len(line) > MAX_LINE_BYTES:
+            raise ValueError(f"line {number} is longer than {MAX_LINE_BYTES >> 20} MiB")
+        try:
+            values = json.loads(line)
+            row = {column.name: _from_json(column, values[column.name]) for column in table.columns}
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            raise ValueError(f"line {number}: {type(error).__name__}: {error}"[:400]) from error
+        yield row
 
 
-def _read_parquet(table: Table, path: Path) -> Iterator[Row]:
+def _read_parquet(table: Table, file: BinaryIO) -> Iterator[Row]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
-            missing = {column.name for column in table.columns} - set(file.schema_arrow.names)
-            if missing:
-                raise ValueError(f"{path.name} lacks the columns {', '.join(sorted(missing))}")
-            for batch in file.iter_batches(batch_size=256):
+        with pq.ParquetFile(file) as found:
+            wanted = schema_of(table)
+            if missing := sorted(set(wanted.names) - set(found.schema_arrow.names)):
+                raise ValueError(f"it lacks the columns {', '.join(missing)}")
+            for batch in found.iter_batches(batch_size=256, columns=wanted.names):
                 for row in batch.to_pylist():
-                    yield {column.name: _from_arrow(column, row[column.name]) for column in table.columns}
-    except pa.ArrowException as error:
-        raise ValueError(f"{path.name}: {error}") from error
+                    try:
+                        yield {column.name: _from_arrow(column, row[column.name]) for column in table.columns}
+                    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+                        raise ValueError(f"{type(error).__name__}: {error}"[:400]) from error
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(str(error)[:400]) from error
 
 
 def schema_of(table: Table) -> Any:
@@ -216,7 +223,7 @@ class _Forward:
 
 def _to_arrow(column: Column, value: Any) -> Any:
     if value is not None and column.kind == "json":
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(_to_json(value), ensure_ascii=False, allow_nan=False)
     return value
 
 
@@ -237,6 +244,10 @@ def _to_json(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, float) and not np.isfinite(value):
         return None
+    if isinstance(value, dict):
+        return {name: _to_json(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_to_json(item) for item in value]
     return value
 
 

@@ -3,6 +3,7 @@
 from django.db import models
 
 from agents.models.executions import Execution
+from agents.models.figures import Figure
 from agents.models.runs import Run
 
 
@@ -64,9 +65,9 @@ class Call(models.Model):
     cached_tokens = models.PositiveIntegerField(default=0)
     error = models.TextField(blank=True)
     started_at = models.DateTimeField()
-    first_token_s = models.FloatField(null=True, blank=True)
-    duration_s = models.FloatField(default=0.0)
-    held_s = models.FloatField(default=0.0)
+    first_token_s = Figure(null=True, blank=True)
+    duration_s = Figure(default=0.0)
+    held_s = Figure(default=0.0)
     committed_at = models.DateTimeField(auto_now_add=True)
 
     objects = WithoutTokens()

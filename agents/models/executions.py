@@ -4,6 +4,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
+from agents.models.figures import Figure
 from agents.models.projects import Task
 from agents.models.proxies import ProxyProcess
 from agents.models.runs import Run
@@ -34,8 +35,8 @@ class Group(models.Model):
     state = models.CharField(max_length=10, choices=State, default=State.DISPATCHED)
     ready_order = models.PositiveIntegerField(null=True, blank=True, help_text="Order in which groups became ready.")
     num_votes = models.PositiveIntegerField(default=0)
-    reward_mean = models.FloatField(null=True, blank=True)
-    reward_std = models.FloatField(null=True, blank=True)
+    reward_mean = Figure(null=True, blank=True)
+    reward_std = Figure(null=True, blank=True)
     batch = models.PositiveIntegerField(null=True, blank=True, help_text="Number of the batch that admitted it.")
     created_at = models.DateTimeField(auto_now_add=True)
     ready_at = models.DateTimeField(null=True, blank=True)
@@ -74,9 +75,9 @@ class Execution(models.Model):
     outcome = models.CharField(max_length=10, choices=Outcome, blank=True)
     reason_code = models.CharField(max_length=40, blank=True)
     reason = models.TextField(blank=True)
-    reward = models.FloatField(null=True, blank=True)
-    training_reward = models.FloatField(null=True, blank=True)
-    advantage = models.FloatField(null=True, blank=True, help_text="Set at admission.")
+    reward = Figure(null=True, blank=True)
+    training_reward = Figure(null=True, blank=True)
+    advantage = Figure(null=True, blank=True, help_text="Set at admission.")
     exclusions = models.JSONField(
         default=list, help_text="[[call, reason], …]: calls that selection passed over at admission."
     )
@@ -95,6 +96,7 @@ class Execution(models.Model):
     )
     lease_owner = models.CharField(max_length=120, blank=True)
     lease_expires_at = models.DateTimeField(null=True, blank=True)
+    lost_attempts = models.PositiveIntegerField(default=0, help_text="How often its worker or evaluator was lost.")
     sandbox = models.JSONField(default=dict, help_text="What a replacement worker needs to adopt the sandbox.")
 
     num_calls = models.PositiveIntegerField(default=0)
@@ -110,7 +112,7 @@ class Execution(models.Model):
     harness_started_at = models.DateTimeField(null=True, blank=True)
     harness_ended_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
-    held_s = models.FloatField(default=0.0, help_text="Time the proxy held calls for scheduling; not the agent's.")
+    held_s = Figure(default=0.0, help_text="Time the proxy held calls for scheduling; not the agent's.")
     harness = models.JSONField(default=dict, help_text="Name, version and package checksums of the harness that ran.")
     harness_exit = models.IntegerField(null=True, blank=True)
     harness_log = models.TextField(blank=True)
@@ -157,12 +159,12 @@ class Assessment(models.Model):
     status = models.CharField(max_length=10, choices=Status)
     reason_code = models.CharField(max_length=40)
     reason = models.TextField(blank=True)
-    value = models.FloatField(null=True, blank=True)
+    value = Figure(null=True, blank=True)
     rewards = models.JSONField(default=dict)
     flags = models.JSONField(default=list)
     exit_code = models.IntegerField(null=True, blank=True)
     log = models.TextField(blank=True)
-    duration_s = models.FloatField(default=0.0)
+    duration_s = Figure(default=0.0)
     in_force = models.BooleanField(default=True, help_text="The execution's outcome and reward rest on it.")
     created_at = models.DateTimeField(auto_now_add=True)
 

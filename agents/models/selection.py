@@ -3,6 +3,7 @@
 from django.db import models
 
 from agents.models.executions import Execution
+from agents.models.figures import Figure
 
 
 class SelectionRecord(models.Model):
@@ -35,7 +36,7 @@ class Draw(models.Model):
     number = models.PositiveIntegerField()
     role = models.CharField(max_length=20)
     candidates = models.JSONField(help_text="[{call, count, probability}, …] in order of call number.")
-    random = models.FloatField()
+    random = Figure()
     chosen_call = models.PositiveIntegerField()
 
     class Meta:

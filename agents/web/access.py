@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db.models import QuerySet
 
@@ -52,7 +53,26 @@ def viewer_of_user(user: AbstractBaseUser | AnonymousUser) -> Viewer:
 
 
 def viewer_of_token(token: ApiToken) -> Viewer:
-    return Viewer(token.created_by, frozenset({token.project_id}), frozenset(token.scopes))
+    """A token reaches no further than the person who answers for it does now: its project while they are a member, and
+    of its scopes those that they have themselves."""
+    maker = viewer_of_user(token.created_by)
+    within = maker.project_ids is None or token.project_id in maker.project_ids
+    if not within:
+        return NOBODY
+    own = Viewer(maker.user, frozenset({token.project_id}), frozenset(map(str, token.scopes)))
+    return replace(own, scopes=frozenset(scope for scope in ALL_SCOPES if own.may(scope) and maker.may(scope)))
+
+
+def viewer_again(viewer: Viewer) -> Viewer:
+    """The same person as they are now: memberships, permissions and the account itself may have ended."""
+    user = get_user_model().objects.filter(pk=viewer.user.pk).first() if viewer.user is not None else None
+    return NOBODY if user is None else viewer_of_user(user)
+
+
+def may_enter(user: AbstractBaseUser, project: Project) -> bool:
+    """Whether a person may act in a project at all."""
+    ids = viewer_of_user(user).project_ids
+    return ids is None or project.pk in ids
 
 
 def visible_projects(viewer: Viewer) -> QuerySet[Project]:

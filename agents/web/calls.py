@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from agents.config import readable
 from agents.models import Call, Execution, Group
 from agents.web.executions import draws, selection_record, trajectories
 from agents.web.outline import CallFact, Selection
@@ -68,14 +69,14 @@ def calls_on(execution: Execution, numbers: list[int]) -> list[Call]:
 
 def selection_of(execution: Execution) -> Selection:
     """What selection did with it (algorithms.md §7), for the outline's reasons."""
-    config, record = execution.run.config, selection_record(execution)
+    config, record = readable(execution.run.config), selection_record(execution)
     rows = trajectories(execution)
     return Selection(
         record=record,
         draws=draws(execution),
         targets={row.number: row.num_targets for row in rows},
-        j_max=record.j_max if record else int(config.get("j_max", 5)),
-        context_tokens=record.context_tokens if record else int(config.get("context_tokens", 0)),
+        j_max=record.j_max if record else int(config["j_max"]),
+        context_tokens=record.context_tokens if record else int(config["context_tokens"]),
         voted=execution.reward is not None or execution.state != Execution.State.FINISHED,
         trained=execution.group.kind == Group.Kind.TRAINING,
         admitted=bool(rows) or record is not None,

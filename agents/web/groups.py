@@ -13,6 +13,7 @@ from django.db.models import Count, Q, QuerySet
 from agents.actions.errors import NotFound
 from agents.core.exclusion import Exclusion
 from agents.models import Execution, Group, Run
+from agents.models.figures import MAX_FIGURE
 from agents.report import exclusion_of
 from agents.web.access import Viewer, visible_runs
 
@@ -204,13 +205,14 @@ def histogram(run: Run, kind: str, group: Group | None = None) -> Histogram:
     where, values = ("AND g.id = %(group)s", {"group": group.pk}) if group else ("", {})
     query = f"""
         WITH votes AS (
-            SELECT e.reward, e.outcome FROM agents_execution e JOIN agents_group g ON g.id = e.group_id
+            SELECT CASE WHEN e.reward BETWEEN -%(limit)s AND %(limit)s THEN e.reward END AS reward, e.outcome
+            FROM agents_execution e JOIN agents_group g ON g.id = e.group_id
             WHERE e.run_id = %(run)s AND g.kind = %(kind)s AND e.outcome <> '' {where}
         ), edges AS (SELECT least(0, min(reward)) AS low, greatest(1, max(reward)) AS high FROM votes)
         SELECT low, high, width_bucket(reward, low, high, %(bins)s) AS bin, count(*), sum(reward)
         FROM votes CROSS JOIN edges GROUP BY low, high, bin ORDER BY bin
     """
-    values |= {"run": run.pk, "kind": kind, "bins": NUM_BINS}
+    values |= {"run": run.pk, "kind": kind, "bins": NUM_BINS, "limit": MAX_FIGURE}
     with connection.cursor() as cursor:
         cursor.execute(query, values)
         rows = cursor.fetchall()

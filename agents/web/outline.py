@@ -184,7 +184,8 @@ def explain(stretches: list[Stretch], selection: Selection) -> None:
         if hit is not None:
             probability = next((p for number, p in offered[hit.chosen_call] if number == hit.number), 1.0)
             stretch.draw, stretch.trained_tokens = hit.number, selection.targets.get(hit.number, 0)
-            stretch.why = f"draw {hit.number + 1}: probability {probability:.2f}, random {hit.random:.2f}"
+            random = "unknown" if hit.random is None else f"{hit.random:.2f}"
+            stretch.why = f"draw {hit.number + 1}: probability {probability:.2f}, random {random}"
             if hit.chosen_call != stretch.last.number and stretch.last.number in selection.exclusions:
                 stretch.why += f"; up to call {hit.chosen_call}, then: {_recorded(stretch.last, selection, offered)}"
         else:

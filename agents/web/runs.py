@@ -11,6 +11,7 @@ from django.db import connection
 from django.db.models import Avg, Count, Max, Min, Q, QuerySet, StdDev, Sum
 
 from agents.models import Execution, Group, Run, RunEvent
+from agents.models.figures import MAX_FIGURE
 
 SORTS = {"newest": "-id", "oldest": "id", "name": "name", "step": "-version"}
 
@@ -72,7 +73,7 @@ def reward_per_step(run_ids: list[int]) -> dict[int, list[StepReward]]:
     """Reward curve of each run, one query for all of them. Groups of a batch that has stepped or is open."""
     rows = (
         Group.objects.filter(run_id__in=run_ids, kind=Group.Kind.TRAINING, batch__isnull=False)
-        .filter(reward_mean__isnull=False)
+        .filter(reward_mean__range=(-MAX_FIGURE, MAX_FIGURE))
         .order_by()
         .values("run_id", "batch")
         .annotate(

@@ -46,6 +46,8 @@ class ApiTokenAuthentication(BaseAuthentication):
         token = token_by_digest(digest)
         if token is None or not hmac.compare_digest(bytes(token.digest), digest):
             raise AuthenticationFailed("This token is unknown, expired or revoked.")
+        if access.viewer_of_token(token).user is None:
+            raise AuthenticationFailed("The maker of this token is no longer a member of its project.")
         mark_used(token)
         return token.created_by, token
 

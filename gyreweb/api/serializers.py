@@ -7,6 +7,7 @@ from typing import Any
 
 from rest_framework import serializers as s
 
+from agents.config import readable
 from agents.core import plain_text
 from scheduler.whatif.question import CHOICES, MAX_SEEDS, MIN_SEEDS, SPANS, USUAL_SEEDS
 
@@ -53,6 +54,13 @@ class SettingsField(s.DictField):
     """Run settings by name. `agents.config.RunConfig` checks them."""
 
 
+class StoredObject(s.DictField):
+    """A JSON object as a row holds it; what is none comes as its `value`."""
+
+    def to_representation(self, value: Any) -> dict[str, Any]:
+        return value if isinstance(value, dict) else {"value": value}
+
+
 class Launch(Body):
     """What to launch: a preset, settings on top of it, and a name."""
 
@@ -96,11 +104,11 @@ class Run(s.Serializer[Any]):
     finished_at = s.DateTimeField(allow_null=True)
 
     def get_steps(self, run: Any) -> int:
-        return int(run.config.get("steps", 0))
+        return int(readable(run.config)["steps"])
 
 
 class RunDetail(Run):
-    config = s.DictField()
+    config = StoredObject()
     imported_from = s.CharField(help_text="The export that its rows are from; empty for a run that ran here.")
     dispatch_held = s.BooleanField()
 
@@ -108,7 +116,7 @@ class RunDetail(Run):
 class Event(s.Serializer[Any]):
     seq = s.IntegerField()
     kind = s.CharField()
-    payload = s.DictField()
+    payload = StoredObject()
     created_at = s.DateTimeField()
 
 
@@ -131,7 +139,7 @@ class Evaluation(s.Serializer[Any]):
     reward_mean = s.FloatField(allow_null=True)
     num_tasks = s.IntegerField()
     num_scored = s.IntegerField()
-    by_kind = s.DictField()
+    by_kind = StoredObject()
 
 
 class Metrics(s.Serializer[Any]):
@@ -195,7 +203,7 @@ class Override(s.Serializer[Any]):
     id = s.IntegerField(source="pk")
     kind = s.CharField()
     cell_index = s.IntegerField(allow_null=True)
-    value = s.DictField()
+    value = StoredObject()
     unsafe = s.BooleanField()
     owner = s.CharField(source="owner.username")
     reason = s.CharField()
@@ -244,7 +252,7 @@ class Decision(s.Serializer[Any]):
     accepted = s.BooleanField()
     reason_code = s.CharField()
     reason = s.CharField()
-    params = s.DictField()
+    params = StoredObject()
     created_at = s.DateTimeField()
 
 
@@ -258,7 +266,7 @@ class Batch(s.Serializer[Any]):
     opened_at = s.DateTimeField()
     sealed_at = s.DateTimeField(allow_null=True)
     stepped_at = s.DateTimeField(allow_null=True)
-    metrics = s.DictField()
+    metrics = StoredObject()
 
 
 class Execution(s.Serializer[Any]):

@@ -6,6 +6,8 @@ from typing import Any
 
 from rest_framework import serializers as s
 
+from gyreweb.api.serializers import StoredObject
+
 
 class Exclusion(s.Serializer[Any]):
     """Statistics of the votes as they are, and with each unresolved execution as a vote of 0."""
@@ -43,7 +45,7 @@ class Assessment(s.Serializer[Any]):
     reason_code = s.CharField()
     reason = s.CharField()
     value = s.FloatField(allow_null=True)
-    rewards = s.DictField()
+    rewards = StoredObject()
     flags = s.ListField(child=s.CharField())
     exit_code = s.IntegerField(allow_null=True)
     duration_s = s.FloatField()

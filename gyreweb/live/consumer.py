@@ -65,6 +65,7 @@ class RunConsumer(AsyncJsonWebsocketConsumer):
 
     @database_sync_to_async
     def _visible(self) -> bool:
+        self.viewer = access.viewer_again(self.viewer)
         try:
             access.run_for(self.viewer, self.run_id)
         except NotFound:
@@ -77,6 +78,9 @@ class RunConsumer(AsyncJsonWebsocketConsumer):
             try:
                 await asyncio.wait_for(self.rung.wait(), BEAT_S)
             except TimeoutError:
+                if not await self._visible():
+                    await self.close(NOT_FOUND)
+                    return
                 newest = await database_sync_to_async(newest_seq)(self.run_id)
                 await self.send_json({"type": "beat", "seq": newest})
                 if newest <= self.seq:
@@ -84,6 +88,9 @@ class RunConsumer(AsyncJsonWebsocketConsumer):
             await asyncio.sleep(COALESCE_S)
             self.rung.clear()
             started = time.monotonic()
+            if not await self._visible():
+                await self.close(NOT_FOUND)
+                return
             if not await self._look():
                 return
             await asyncio.sleep(min(MAX_REST_S, REST_FACTOR * (time.monotonic() - started)))

@@ -10,6 +10,7 @@ from typing import Any
 from django.urls import reverse
 from django.utils import timezone
 
+from agents.config import readable
 from agents.core.exclusion import ExclusionTotals, totals
 from agents.report import group_exclusions
 from agents.web import runs as run_queries
@@ -38,7 +39,7 @@ class RunFacts:
 
     def __init__(self, run: Any, now: datetime | None = None) -> None:
         self.run = run
-        self.config: dict[str, Any] = run.config
+        self.config: dict[str, Any] = readable(run.config)
         self.now = now or timezone.now()
 
     @cached_property
@@ -81,7 +82,7 @@ class RunFacts:
 
     @property
     def steps(self) -> int:
-        return int(self.config.get("steps", 0))
+        return int(self.config["steps"])
 
     @property
     def step_share(self) -> int:
@@ -119,7 +120,7 @@ class RunFacts:
     @property
     def room(self) -> int:
         """Executions that the cells in rollout can hold."""
-        return self.num_rollout * int(self.config.get("concurrency_per_cell", 0))
+        return self.num_rollout * int(self.config["concurrency_per_cell"])
 
     @property
     def heldout_gain(self) -> float | None:

@@ -39,7 +39,7 @@ SECTIONS: list[tuple[str, list[str]]] = [
         "Selection and reward",
         [
             *("j_max", "role_order", "advantage", "malformed_penalty"),
-            *("min_votes", "reward_key", "reward_sentinels", "shuffle_rewards"),
+            *("min_votes", "max_attempts", "reward_key", "reward_sentinels", "shuffle_rewards"),
         ],
     ),
     (

@@ -1,6 +1,7 @@
 """A run's progress in one line."""
 
 from agents import facade as agents
+from agents.config import readable
 from agents.models import Run
 from scheduler import facade as scheduler
 
@@ -16,7 +17,7 @@ def line(run: Run) -> tuple[str, str]:
     )
     parts = [
         f"run {run.pk} {run.state}",
-        f"step {run.version}/{run.config.get('steps', '?')}",
+        f"step {run.version}/{readable(run.config)['steps']}",
         f"pass rate {_percent(agents.recent_pass_rate(run.pk, NUM_RECENT))}",
         *([f"held-out reward {means[-1]:.2f}"] if (means := scheduler.evaluation_means(run.pk)) else []),
         f"waterlevel {run.waterlevel}",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import wraps
 from typing import Any
 
 from django import template
@@ -20,6 +22,27 @@ NOTHING = (None, "")
 
 #: Escaping writes a backtick as it is.
 _TICKED = re.compile(r"`([^`]+)`")
+
+
+def of_number(show: Callable[..., str]) -> Callable[..., str]:
+    """A filter of numbers that shows what is none, or is beyond all formats, as the beginning of its text."""
+
+    @wraps(show)
+    def shown(value: Any, *arguments: Any) -> str:
+        try:
+            return show(value, *arguments)
+        except (TypeError, ValueError, OverflowError):
+            return shortened(value)
+
+    return shown
+
+
+def shortened(value: Any) -> str:
+    """The beginning of a value's text."""
+    try:
+        return f"{value!s:.24}"
+    except ValueError:  # an integer of thousands of digits
+        return "–"
 
 
 @register.filter
@@ -47,6 +70,7 @@ def ticks(text: str) -> SafeString:
 
 
 @register.filter
+@of_number
 def short(value: float | None) -> str:
     """702k, 19.4M: at most three significant digits."""
     if value in NOTHING:
@@ -59,27 +83,32 @@ def short(value: float | None) -> str:
 
 
 @register.filter
+@of_number
 def thousands(value: float | None) -> str:
     return "–" if value in NOTHING else f"{value:,.0f}"
 
 
 @register.filter
+@of_number
 def fixed(value: float | None, places: int = 3) -> str:
     """A number with `places` digits and a real minus sign; nothing known is a dash."""
     return "–" if value in NOTHING else f"{value:z.{places}f}".replace("-", "−")
 
 
 @register.filter
+@of_number
 def signed(value: float | None, places: int = 3) -> str:
     return "–" if value in NOTHING else f"{value:+z.{places}f}".replace("-", "−")
 
 
 @register.filter
+@of_number
 def percent(share: float | None, places: int = 1) -> str:
     return "–" if share in NOTHING else f"{100 * share:.{places}f}%"
 
 
 @register.filter
+@of_number
 def duration(value: timedelta | float | None) -> str:
     """4.02 h, 3 min 12 s, 12.4 s, 180 ms."""
     if value in NOTHING:

@@ -3,7 +3,7 @@
 from django.conf import settings as site
 from django.db import models
 
-from agents.models import Project, Run
+from agents.models import Figure, Project, Run
 
 
 class Simulation(models.Model):
@@ -38,7 +38,7 @@ class SimulatedRun(models.Model):
     policy_kind = models.CharField(max_length=20)
     seed = models.BigIntegerField()
     training_cells = models.PositiveIntegerField(null=True, blank=True, help_text="The best split, of async-best.")
-    hours = models.FloatField()
+    hours = Figure()
     result = models.JSONField(help_text="Figures, as `simulate --json` prints them.")
     series = models.JSONField(default=dict, help_text="waterlevel, lanes and step_rows; seconds from dispatch.")
 
@@ -57,7 +57,7 @@ class SimulatedDecision(models.Model):
     run = models.ForeignKey(SimulatedRun, on_delete=models.CASCADE, related_name="decisions")
     number = models.PositiveBigIntegerField()
     evaluation_number = models.PositiveBigIntegerField()
-    at_s = models.FloatField(help_text="Simulated seconds since dispatch.")
+    at_s = Figure(help_text="Simulated seconds since dispatch.")
     kind = models.CharField(max_length=32)
     cell_index = models.IntegerField(null=True, blank=True)
     accepted = models.BooleanField()

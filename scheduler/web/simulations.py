@@ -60,7 +60,7 @@ def cell_name(index: int) -> str:
 
 def chart(run: SimulatedRun, room_per_cell: int, since_s: float, until_s: float) -> dict[str, Any]:
     """What the run page's picture draws; times are seconds since dispatch."""
-    series, end_s = run.series, run.hours * 3600
+    series, end_s = run.series, (run.hours or 0.0) * 3600
     points = series["waterlevel"]
     inside = [point for point in points if since_s <= point[0] <= until_s]
     before = [point for point in points if point[0] < since_s]

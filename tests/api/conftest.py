@@ -33,7 +33,7 @@ def machine(project: Project) -> Callable[..., Client]:
     """Makes a client that sends a token with the given scopes of the given project."""
 
     def make(*scopes: str, of: Project | None = None, expires_at: datetime | None = None) -> Any:
-        user = get_user_model().objects.get_or_create(username="ci")[0]
+        user = get_user_model().objects.get_or_create(username="ci", is_superuser=True)[0]
         secret, digest = new_secret()
         token = create_token(
             project=of or project, user=user, name="ci", scopes=scopes, digest=digest, prefix=secret[:12],

@@ -1,5 +1,6 @@
 """agents.core.advantage and agents.core.draws against the statistics module and plain counting."""
 
+import math
 import statistics
 
 import pytest
@@ -28,6 +29,20 @@ def test_each_kind_follows_its_formula(votes: dict[int, float]) -> None:
         }
         for kind in KINDS:
             assert advantages(votes, kind)[execution] == pytest.approx(expected[kind], rel=1e-9, abs=1e-12)
+
+
+@given(st.dictionaries(st.integers(0, 99), st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=9))
+def test_no_finite_vote_overflows(votes: dict[int, float]) -> None:
+    assert all(map(math.isfinite, mean_and_std(list(votes.values()))))
+    for kind in KINDS:
+        assert all(map(math.isfinite, advantages(votes, kind).values()))
+
+
+def test_votes_of_any_size_have_the_advantages_of_small_ones() -> None:
+    small = advantages({1: 0.0, 2: 1.0, 3: 3.0})
+    huge = advantages({1: 0.0, 2: 1e200, 3: 3e200})
+    assert huge == pytest.approx(small, rel=1e-5)
+    assert mean_and_std([1e308, 1e308, -1e308]) == pytest.approx((1e308 / 3, 1.1547e308), rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)

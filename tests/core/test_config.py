@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.config import BadConfig, RunConfig, allowed, parse, preset, preset_names
+from agents.config import BadConfig, RunConfig, allowed, parse, preset, preset_names, readable
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -73,3 +73,22 @@ def test_every_setting_says_what_it_means(name: str) -> None:
 )
 def test_the_range_of_a_number_is_said_in_words(name: str, words: str) -> None:
     assert allowed(name) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("steps", 10**30), ("seed", 2**63), ("learning_rate", float("inf")), ("overall_timeout_s", 1e300),
+     ("retain_logs", 1e9), ("reward_sentinels", [1e200]), ("reward_sentinels", [float("nan")]), ("reward_key", "a\0b"),
+     ("policy_path", "x" * 5_000), ("reward_key", "\ud800"), ("reward_key", "a\u202eb")],
+)  # fmt: skip
+def test_numbers_and_texts_that_no_column_or_clock_holds_are_refused(name: str, value: object) -> None:
+    with pytest.raises(BadConfig, match=name):
+        preset("quickstart", **{name: value})
+
+
+@pytest.mark.parametrize("stored", [None, [], "x", {"steps": "many", "cells": 3}, {"cells": 3, "evil": 1}])
+def test_a_stored_config_is_readable_whatever_it_is(stored: object) -> None:
+    found = readable(stored)
+    assert set(found) == set(RunConfig.model_fields)
+    assert found["steps"] == 48
+    assert found["cells"] == (3 if isinstance(stored, dict) else 8)

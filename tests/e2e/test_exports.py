@@ -17,6 +17,7 @@ def test_a_machine_downloads_a_table_in_pieces(database_url: str, site: str) -> 
     made = processed_run()
     secret, digest = new_secret()
     user = get_user_model().objects.get(username="ann")
+    made.run.project.members.add(user)
     create_token(
         project=made.run.project, user=user, name="ci", scopes=["read"], digest=digest, prefix=secret[:12],
         expires_at=None,

@@ -42,10 +42,11 @@ def test_json_lines_and_parquet_hold_the_same_rows(made: Made, name: str, tmp_pa
     for extension in ("parquet", "jsonl"):
         path = tmp_path / f"t.{extension}"
         path.write_bytes(table(made, name, extension))
-        rows[extension] = [
-            {key: value.tobytes() if isinstance(value, np.ndarray) else value for key, value in row.items()}
-            for row in read(TABLES[name], path)
-        ]
+        with path.open("rb") as file:
+            rows[extension] = [
+                {key: value.tobytes() if isinstance(value, np.ndarray) else value for key, value in row.items()}
+                for row in read(TABLES[name], file, path.name)
+            ]
     assert rows["parquet"] == rows["jsonl"]
     assert rows["parquet"]
     assert pq.read_schema(tmp_path / "t.parquet") == schema_of(TABLES[name])

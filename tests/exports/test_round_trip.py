@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from io import StringIO
 from pathlib import Path
@@ -174,7 +175,8 @@ def test_damaged_and_foreign_directories_are_refused_and_nothing_is_written(
     with pytest.raises(CommandError, match="is missing"):
         call_command("import_export", str(out))
     (out / name).write_bytes(whole[: len(whole) // 2])
-    manifest["files"][name]["sha256"] = folders._digest(out / name)
+    half = (out / name).read_bytes()
+    manifest["files"][name] |= {"sha256": hashlib.sha256(half).hexdigest(), "bytes": len(half)}
     (out / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(CommandError, match=r"calls/part-00001"):
         call_command("import_export", str(out))

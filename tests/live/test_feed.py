@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from channels.db import database_sync_to_async
+from django.contrib.auth import get_user_model
 from django.utils import timezone
 
 from agents import events
@@ -206,3 +207,24 @@ async def test_the_counts_of_the_menu_and_of_the_decisions_follow_the_feed(run: 
     assert (await until(listener, "update"))["fragments"]["num_executions"] == str(dispatched + 3)
     await database_sync_to_async(_happen)(run, EventKind.DECISION_MADE)
     assert (await until(listener, "update"))["fragments"]["num_decisions"] == "9,000"
+
+
+async def test_a_listener_who_leaves_the_project_hears_nothing_more(run: Run, listen: Listen, cookie: str) -> None:
+    def demote() -> None:
+        get_user_model().objects.update(is_superuser=False)
+
+    listener = await listen(run.pk)
+    await until(listener, "beat")
+    await database_sync_to_async(demote)()
+    await database_sync_to_async(events.record)(run.pk, EventKind.RUN_PAUSED, {"reason": "secret"})
+    closed = [message async for message in rest_of(listener)][-1]
+    assert closed == {"type": "websocket.close", "code": 4404}
+
+
+async def rest_of(listener: Any) -> Any:
+    """Raw messages up to the one that closes the connection."""
+    for _ in range(50):
+        message = await listener.receive_output(timeout=20)
+        yield {name: message[name] for name in ("type", "code") if name in message}
+        if message["type"] == "websocket.close":
+            return

@@ -181,14 +181,17 @@ def test_an_execution_without_calls_is_unresolved() -> None:
     assert (execution.outcome, execution.reason_code, execution.reward) == ("unresolved", "no_call_acknowledged", None)
 
 
-def test_a_contradictory_verdict_writes_nothing() -> None:
+def test_a_contradictory_verdict_ends_the_execution_as_unresolved_with_the_reason() -> None:
     made = make_run()
     execution = first(made.group(2))
-    with pytest.raises(ValueError, match="no reason for an unresolved"):
-        finish_execution(execution.pk, 1, Verdict(Status.UNRESOLVED, reason_code=Reason.COMPLETED), DONE)
+    assert finish_execution(execution.pk, 1, Verdict(Status.UNRESOLVED, reason_code=Reason.COMPLETED), DONE)
     execution.refresh_from_db()
-    assert execution.state == "running"
-    assert RunEvent.objects.count() == 0
+    assert (execution.state, execution.outcome, execution.reason_code) == (
+        "finished",
+        "unresolved",
+        "result_not_written",
+    )
+    assert "completed is no reason for an unresolved execution" in execution.reason
 
 
 def test_an_execution_is_finished_with_few_queries(django_assert_max_num_queries) -> None:

@@ -186,7 +186,7 @@ def test_the_page_deletes_and_leads_back_to_the_list(browser: Client, saved: Sim
 
 
 def _machine(project: Project, *scopes: str) -> Any:
-    user = get_user_model().objects.get_or_create(username="ci")[0]
+    user = get_user_model().objects.get_or_create(username="ci", is_superuser=True)[0]
     secret, digest = new_secret()
     create_token(
         project=project, user=user, name="ci", scopes=scopes, digest=digest, prefix=secret[:12], expires_at=None

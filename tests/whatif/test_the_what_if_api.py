@@ -22,7 +22,7 @@ Machine = Callable[..., Client]
 @pytest.fixture
 def machine(project: Project) -> Machine:
     def make(*scopes: str) -> Client:
-        user = get_user_model().objects.get_or_create(username="ci")[0]
+        user = get_user_model().objects.get_or_create(username="ci", is_superuser=True)[0]
         secret, digest = new_secret()
         create_token(
             project=project, user=user, name="ci", scopes=scopes, digest=digest, prefix=secret[:12], expires_at=None

@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import Count, Q, Sum
 
 from agents.models import Run
+from agents.models.figures import MAX_FIGURE
 from trainers.models import Batch, Checkpoint, HandIn, MicroStep
 
 
@@ -79,6 +80,13 @@ def hand_ins_of(batch_ids: list[int]) -> dict[int, list[HandIn]]:
     return found
 
 
+def measured(metrics: Any, name: str) -> float | None:
+    """A number that a step measured; None for what is none or cannot be drawn."""
+    value = metrics.get(name) if isinstance(metrics, dict) else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and -MAX_FIGURE <= value <= MAX_FIGURE else None
+
+
 def staleness_of(batches: list[Batch]) -> Staleness:
     """Sum of the histograms that the steps left in `metrics`."""
     counts: dict[int, float] = defaultdict(float)
@@ -88,11 +96,15 @@ def staleness_of(batches: list[Batch]) -> Staleness:
     return Staleness(dict(counts))
 
 
-def _histogram(metrics: dict[str, Any]) -> dict[int, float]:
-    found = metrics.get("staleness")
-    if isinstance(found, dict):
-        return {int(d): float(n) for d, n in found.items() if str(d).isdecimal()}
-    return {}
+def _histogram(metrics: Any) -> dict[int, float]:
+    found = metrics.get("staleness") if isinstance(metrics, dict) else None
+    if not isinstance(found, dict):
+        return {}
+    return {
+        int(d): float(n)
+        for d, n in found.items()
+        if d.isdecimal() and len(d) < 10 and isinstance(n, int | float) and 0 <= n <= MAX_FIGURE
+    }
 
 
 def checkpoints_of(run: Run) -> list[Checkpoint]:

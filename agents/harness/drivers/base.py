@@ -72,13 +72,16 @@ class Ended:
     def json_lines(self) -> Iterator[dict[str, Any]]:
         """The JSON objects among the lines at the beginning and at the end of the log."""
         for line in read_log(self.log, 4 << 20).splitlines():
-            if line.startswith("{"):
-                try:
-                    value = json.loads(line)
-                except ValueError:
-                    continue
-                if isinstance(value, dict):
-                    yield value
+            if line.startswith("{") and isinstance(value := parsed(line), dict):
+                yield value
+
+
+def parsed(raw: str | bytes | None) -> Any:
+    """What JSON that anybody may have written holds; None for what is none, however deep or large its numbers are."""
+    try:
+        return json.loads(raw) if raw else None
+    except (ValueError, RecursionError):
+        return None
 
 
 @dataclass(frozen=True)

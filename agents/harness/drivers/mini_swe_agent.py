@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from importlib.metadata import version as installed_version
 
-from agents.harness.drivers.base import PLACE, Assignment, Bundled, Ended, HarnessReport, Launch, python_binds
+from agents.harness.drivers.base import PLACE, Assignment, Bundled, Ended, HarnessReport, Launch, parsed, python_binds
 from agents.harness.install.recipe import Recipe
 from agents.harness.sandbox.base import Bind
 from agents.harness.sandbox.workspace import read_untrusted
@@ -51,12 +50,9 @@ class MiniSwe(Bundled):
     def report(self, ended: Ended) -> HarnessReport:
         """From the trajectory file: how often the agent was told that its reply held no usable call."""
         raw = read_untrusted(ended.agent_logs / "trajectory.json", 16 << 20)
-        try:
-            values = json.loads(raw) if raw else {}
-            status = str(values.get("info", {}).get("exit_status", ""))
-            return HarnessReport(hit_turn_limit=status == "LimitsExceeded")
-        except (ValueError, AttributeError):
-            return HarnessReport()
+        values = parsed(raw)
+        info = values.get("info") if isinstance(values, dict) else None
+        return HarnessReport(hit_turn_limit=isinstance(info, dict) and info.get("exit_status") == "LimitsExceeded")
 
 
 DRIVERS = (MiniSwe(),)

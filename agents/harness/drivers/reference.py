@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
-from agents.harness.drivers.base import Assignment, Bundled, Ended, HarnessReport, Launch, python_binds
+from agents.core.bounds import count
+from agents.harness.drivers.base import Assignment, Bundled, Ended, HarnessReport, Launch, parsed, python_binds
 from agents.harness.sandbox.workspace import INSTRUCTION, read_untrusted
 
 
@@ -24,11 +23,10 @@ class Reference(Bundled):
     def report(self, ended: Ended) -> HarnessReport:
         """From result.json. A harness that was killed has written none."""
         raw = read_untrusted(ended.agent_logs / "result.json", 1 << 16)
-        try:
-            values = json.loads(raw) if raw else {}
-            return HarnessReport(max(0, int(values.get("malformed_calls", 0))), bool(values.get("turn_limit", False)))
-        except (ValueError, TypeError, AttributeError):
+        values = parsed(raw)
+        if not isinstance(values, dict):
             return HarnessReport()
+        return HarnessReport(count(values.get("malformed_calls")), values.get("turn_limit") is True)
 
 
 DRIVERS = (Reference(),)

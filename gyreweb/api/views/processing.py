@@ -19,6 +19,7 @@ from rest_framework.views import APIView
 
 from agents.actions.reassess_execution import request_reassessment, why_not
 from agents.actions.reassess_executions import reassess_executions
+from agents.config import readable
 from agents.exports.formats import CONTENT_TYPES, encoded
 from agents.exports.rows import rows_of
 from agents.exports.tables import CSV_TABLES, FORMATS, TABLES
@@ -171,7 +172,7 @@ class FalseForks(APIView):
         calls, next_key = _calls(request, run_id, "false_forks")
         rows = []
         for found in divergences(calls):
-            folder = found.call.execution.run.config.get("policy_path", "")
+            folder = readable(found.call.execution.run.config)["policy_path"]
             texts = {side: "".join(token_texts(folder, getattr(found, side))) for side in ("expected", "found")}
             rows.append(vars(found) | {f"{side}_text": text for side, text in texts.items()})
         return Response(paging.page(shapes.FalseFork(rows, many=True).data, next_key))

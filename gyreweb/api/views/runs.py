@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -84,7 +84,13 @@ class Runs(APIView):
         first = list(projects[:2])
         if len(first) > 1 and viewer.project_ids is not None:
             raise ValidationError({"project": "say which: you see several projects"})
-        return first[0] if first else default_project()
+        if first:
+            return first[0]
+        if viewer.project_ids is not None:
+            raise PermissionDenied(
+                "You are in no project, so you cannot launch runs; an administrator can add you to one."
+            )
+        return default_project()
 
 
 class RunItem(APIView):

@@ -18,6 +18,8 @@ from gyreweb.pages.shell import page, show, viewer_of
 def new_run(request: HttpRequest) -> HttpResponse:
     if not viewer_of(request).can_launch:
         raise PermissionDenied("This needs the permission to launch runs.")
+    if viewer_of(request).project_ids == frozenset():
+        raise PermissionDenied("You are in no project, so you cannot launch runs; an administrator can add you to one.")
     return (
         _launch(request) if request.method == "POST" else _form(request, preset=request.GET.get("preset", "quickstart"))
     )

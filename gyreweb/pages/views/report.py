@@ -66,6 +66,6 @@ def quarantine(request: HttpRequest, run_id: int) -> HttpResponse:
 
 
 def _with_texts(facts: RunFacts, found: object) -> dict[str, object]:
-    folder = facts.config.get("policy_path", "")
+    folder = facts.config["policy_path"]
     sides = {side: "".join(token_texts(folder, getattr(found, side))) for side in ("expected", "found")}
     return {"divergence": found, **sides}

@@ -67,7 +67,7 @@ def simulation(request: HttpRequest, simulation_id: int) -> HttpResponse:
     run = queries.shown_run(found, request.GET.get("policy", ""))
     if run is None:
         raise Http404("this simulation kept no series")
-    window, since_s, until_s = _window(request, run.hours * HOUR_S)
+    window, since_s, until_s = _window(request, (run.hours or 0.0) * HOUR_S)
     rows = queries.decisions_of(run, limit=NUM_DECISIONS, routine=False, until_s=until_s)
     length_s = until_s - since_s
     context = {
@@ -78,7 +78,7 @@ def simulation(request: HttpRequest, simulation_id: int) -> HttpResponse:
         "windows": list(WINDOWS),
         "window": window,
         "earlier": None if since_s <= 0 else max(0.0, since_s - length_s) / HOUR_S,
-        "later": None if until_s >= run.hours * HOUR_S else until_s / HOUR_S,
+        "later": None if until_s >= (run.hours or 0.0) * HOUR_S else until_s / HOUR_S,
         "decisions": queries.sentences(rows),
         "settings": _settings(found),
         "api_path": f"/api/v1/simulations/{found.pk}",

@@ -38,7 +38,11 @@ def batches(request: HttpRequest, run_id: int) -> HttpResponse:
     facts = RunFacts(access.run_for(viewer_of(request), run_id))
     stepped = [batch for batch in reversed(facts.batches) if batch.state == "stepped"]
     series = {
-        name: [[batch.number, batch.metrics.get(name)] for batch in stepped if batch.metrics.get(name) is not None]
+        name: [
+            [batch.number, value]
+            for batch in stepped
+            if (value := batch_queries.measured(batch.metrics, name)) is not None
+        ]
         for name in STEP_METRICS
     }
     series = {name: points for name, points in series.items() if len(points) > 1}
