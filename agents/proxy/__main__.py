@@ -10,6 +10,7 @@ from pathlib import Path
 
 import uvicorn
 
+from agents.proxy import memory
 from agents.proxy.app import ProxyApp
 from agents.proxy.engine import FIRST_TOKEN_S, IDLE_S
 
@@ -22,6 +23,7 @@ CLIENT_GONE_MS = 120_000
 
 def main() -> None:
     options = _options()
+    memory.few_arenas()
     logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with _tcp(options.host, options.port) as tcp, _unix(options.socket) as unix:
         address = f"http://{options.host}:{tcp.getsockname()[1]}"

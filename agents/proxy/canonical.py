@@ -17,6 +17,8 @@ from typing import Any
 
 import orjson
 
+from agents.proxy import bodies
+
 Message = dict[str, Any]
 Tool = dict[str, Any]
 
@@ -139,7 +141,7 @@ def tool_call(id: str, name: str, arguments: Any) -> dict[str, Any]:
     """Arguments as an object where they are one, else as the text that they are."""
     if isinstance(arguments, str):
         with contextlib.suppress(orjson.JSONDecodeError):
-            arguments = orjson.loads(arguments)
+            arguments = bodies.loads(arguments)
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
@@ -175,7 +177,7 @@ def flatten(name: str, value: Any, into: dict[str, str], depth: int = 4) -> None
     """Add the leaves of a nested value, each under its path; objects that are written as text are opened."""
     if isinstance(value, str) and value.startswith("{") and depth:
         with contextlib.suppress(orjson.JSONDecodeError):
-            value = orjson.loads(value)
+            value = bodies.loads(value)
     if isinstance(value, Mapping) and depth:
         for key, inner in value.items():
             flatten(f"{name}.{key}", inner, into, depth - 1)

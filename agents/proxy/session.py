@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.config import RunConfig
+from agents.proxy.budget import budget
 from agents.proxy.canonical import ModelRequest
 from agents.proxy.matching import CallIndex, RecordedCall
 from agents.proxy.profiles.base import AUXILIARY, Profile
@@ -82,8 +83,12 @@ class Session:
         return min(wanted, self.rendering.max_tokens or wanted)
 
     def prepare(self, request: ModelRequest, headers: Mapping[str, str]) -> Prepared:
-        """Find the request's place and render what it adds. Runs in a worker thread; changes nothing here."""
-        return self.record_of_calls.prepare(request, headers)
+        """Find the request's place and render what it adds. Runs in a worker thread; changes nothing here.
+
+        Raises BadRequest, and TooLong for a request that is far over the context.
+        """
+        with budget(self.context_tokens):
+            return self.record_of_calls.prepare(request, headers)
 
     def count(self, request: ModelRequest) -> Prepared:
         """A request that wants to know its length and no reply; it takes a number and nothing continues it."""
