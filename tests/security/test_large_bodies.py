@@ -154,16 +154,16 @@ def test_a_prompt_just_over_the_context_still_gets_its_exact_length(
 def test_many_large_bodies_at_once_wait_for_one_another_and_health_and_small_requests_do_not(
     stage: Backstage, proxy: ProxyProcess, tmp_path: Path
 ) -> None:
-    bases = _bases(stage, proxy, tmp_path, 6)
+    bases = _bases(stage, proxy, tmp_path, 4)
     before = _memory(proxy, "VmRSS")
     body = _words()
-    sent = threading.Barrier(13)
+    sent = threading.Barrier(9)
 
     def large(base: str) -> str:
         sent.wait()
         return _said(httpx.post(f"{base}/v1/chat/completions", content=body, timeout=300))
 
-    with ThreadPoolExecutor(12) as pool:
+    with ThreadPoolExecutor(8) as pool:
         asked = [pool.submit(large, base) for base in (*bases, *bases)]
         sent.wait()
         num_healthy = 0
