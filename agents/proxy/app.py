@@ -15,6 +15,7 @@ import orjson
 import psycopg
 
 from agents.proxy import bodies, dialects, memory, threads
+from agents.proxy.alarms import EngineAlarms
 from agents.proxy.answer import Answer
 from agents.proxy.budget import TooLong
 from agents.proxy.call import LiveCall, Services
@@ -87,13 +88,15 @@ class ProxyApp:
         self._ownership = Ownership(store.pool)
         identity = await self._ownership.register(self.name, self.socket, self.address)
         self._pool = ThreadPoolExecutor(self.num_threads, "work")
+        router = Router()
         self.services = Services(
             store,
             Recorder(store, self.record_within_s),
-            Router(),
+            router,
             EngineClient(),
             identity,
             self._in_thread,
+            EngineAlarms(store, router),
             self.first_token_s,
             self.idle_s,
         )
@@ -110,6 +113,7 @@ class ProxyApp:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.services.engines.close()
+        await self.services.alarms.close()
         await self._peers.close()
         try:
             await self._ownership.stop(self.services.identity)
@@ -288,6 +292,7 @@ class ProxyApp:
             try:
                 async for cells in self.services.store.watch_cells(CELLS_EVERY_S):
                     self.services.router.update(cells)
+                    self.services.alarms.forget_gone()
                     self._cells_seen_at = loop.time()
             except psycopg.Error as error:
                 log.warning("cells cannot be read: %s", error)

@@ -119,6 +119,16 @@ class Router:
         self._avoided_until[cell_id] = now + AVOID_S
         asyncio.get_running_loop().call_later(AVOID_S + 0.01, self._serve_lines)
 
+    def others(self, cell: CellRow) -> list[CellRow]:
+        """Cells that take the same calls."""
+        return [
+            known
+            for known in self.cells.values()
+            if known.id != cell.id
+            and known.routable
+            and (known.run_id, known.evaluation) == (cell.run_id, cell.evaluation)
+        ]
+
     def version_of(self, cell_id: int) -> int | None:
         """Weight version that the cell reports now."""
         cell = self.cells.get(cell_id)
