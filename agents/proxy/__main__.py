@@ -19,7 +19,7 @@ from agents.serving.descriptors import connections_for, raise_limit
 
 REPO_ROOT = Path(__file__).resolve().parents[2]
 #: Connections that wait while the process starts or is busy.
-BACKLOG = 2048
+BACKLOG = 4096
 #: Its connection, and that of its call to an engine.
 DESCRIPTORS_OF_A_CLIENT = 2
 #: A client that takes no bytes and confirms none for so long has gone.

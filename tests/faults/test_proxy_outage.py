@@ -115,7 +115,7 @@ def test_executions_of_other_proxies_and_ended_ones_get_nothing_of_it(
     with proxy_process(database_url, tmp_path, "proxy-other") as proxy:
         mine, ended, others = (_owned(stage, "proxy-other"), _owned(stage, "proxy-other"), _owned(stage, "proxy-0"))
         nobodys, _ = stage.execution(stage.run())
-        Execution.objects.filter(pk=ended.pk).update(state=Execution.State.FINISHED)
+        Execution.objects.filter(pk=ended.pk).update(state=Execution.State.EVALUATING)
         proxy.kill()
     with proxy_process(database_url, tmp_path, "proxy-other"):
         held = {e.pk: Execution.objects.get(pk=e.pk).held_s for e in (mine, ended, others, nobodys)}
