@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
+from websockets.sync.client import connect
 
 from agents.serving import connections
 from agents.serving.connections import guarded
@@ -160,6 +161,11 @@ def guard(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(connections, "BODY_WITHIN_S", 0.3)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.accept"})
+            said = await receive()
+            return await send({"type": "websocket.send", "text": said["text"]})
         size, more = 0, True
         while more and scope["method"] == "POST":
             message = await receive()
@@ -220,3 +226,10 @@ def test_a_body_that_keeps_coming_is_read_to_its_end_however_long_it_takes(
             client.sendall(b"x")
             threading.Event().wait(0.05)
         assert b"20" in client.recv(4096)
+
+
+def test_a_websocket_that_is_quiet_for_longer_stays_open(guard: str) -> None:
+    with connect(guard.replace("http", "ws")) as client:
+        threading.Event().wait(0.6)
+        client.send("still here")
+        assert client.recv(30) == "still here"
