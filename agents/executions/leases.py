@@ -25,7 +25,7 @@ from agents.actions.finish_execution import harness_end
 from agents.config import RunConfig, parse
 from agents.core.outcome import HarnessEnd
 from agents.core.roles import Role
-from agents.executions import proxies
+from agents.executions import outages, proxies
 from agents.models import Call, Execution, Group, Run
 
 LEASE_S = 30.0
@@ -157,8 +157,8 @@ def harness_started(lease: Lease, sandbox: dict[str, Any], harness: dict[str, ob
 
 
 def held_s(lease: Lease) -> float:
-    """How long the proxy has held calls of this attempt for scheduling; not the agent's time."""
-    return persistently(lambda: float(lease.rows().values_list("held_s", flat=True).first() or 0.0))
+    """How long the proxy has held calls of this attempt, or was gone; not the agent's time."""
+    return persistently(lambda: outages.held_s(lease.execution_id, lease.attempt))
 
 
 def malformed_calls(lease: Lease) -> int:

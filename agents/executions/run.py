@@ -30,6 +30,9 @@ from agents.harness.worksite import Worksite
 
 log = logging.getLogger(__name__)
 
+#: Shortest time between two looks at the held time of an attempt that has run out of its own.
+_HELD_LOOK_S = 0.5
+
 
 def run_next(worker: Worker) -> bool:
     """Run the oldest queued execution to the end of its harness. False when none is queued."""
@@ -148,7 +151,7 @@ class _Attempt:
     def _wait(self, sandbox: Sandbox, task_timeout_s: float | None) -> tuple[Reason | None, int]:
         """The limit that stopped the harness, if one did, and the exit code. Afterwards nothing of it runs.
 
-        Time that the proxy held a call for scheduling counts in neither limit.
+        Time that the proxy held a call for scheduling, or was gone, counts in neither limit.
         """
         config = self._lease.config
         limit_s = min(config.harness_timeout_s, task_timeout_s or config.harness_timeout_s)
@@ -156,7 +159,8 @@ class _Attempt:
         until, reason = min((harness, Reason.HARNESS_TIMEOUT), (overall, Reason.OVERALL_TIMEOUT))
         held_s = 0.0
         while True:
-            end = sandbox.wait(max(0.0, until + held_s - time.monotonic()))
+            # Held time may grow as fast as time passes: then it is looked at again and again, but not without a pause.
+            end = sandbox.wait(max(_HELD_LOOK_S if held_s else 0.0, until + held_s - time.monotonic()))
             if end is not None:
                 return None, end.code
             held_s = leases.held_s(self._lease)

@@ -10,12 +10,18 @@ from pathlib import Path
 
 import uvicorn
 
+from agents.proxy import memory
 from agents.proxy.app import ProxyApp
-from agents.proxy.engine import FIRST_TOKEN_S, IDLE_S
+from agents.proxy.engine import FIRST_TOKEN_S
+from agents.proxy.engine import IDLE_S as IDLE_TOKEN_S
+from agents.serving.connections import IDLE_S, guarded
+from agents.serving.descriptors import connections_for, raise_limit
 
 REPO_ROOT = Path(__file__).resolve().parents[2]
 #: Connections that wait while the process starts or is busy.
-BACKLOG = 2048
+BACKLOG = 4096
+#: Its connection, and that of its call to an engine.
+DESCRIPTORS_OF_A_CLIENT = 2
 #: A client that takes no bytes and confirms none for so long has gone.
 CLIENT_GONE_MS = 120_000
 
@@ -23,6 +29,7 @@ CLIENT_GONE_MS = 120_000
 def main() -> None:
     home = Path(os.environ.get("GYRE_HOME") or REPO_ROOT / "var").expanduser()
     options = _options(home)
+    memory.few_arenas()
     logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with _tcp(options.host, options.port) as tcp, _unix(options.socket) as unix:
         address = f"http://{options.host}:{tcp.getsockname()[1]}"
@@ -37,14 +44,14 @@ def main() -> None:
         )
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=guarded(connections_for(raise_limit(), DESCRIPTORS_OF_A_CLIENT)),
             loop="uvloop",
             ws="none",
             lifespan="on",
             log_level=options.log_level,
             access_log=False,
             backlog=BACKLOG,
-            timeout_keep_alive=75,
+            timeout_keep_alive=IDLE_S,
             timeout_graceful_shutdown=5,
             server_header=False,
             date_header=False,
@@ -75,7 +82,7 @@ def _options(home: Path) -> argparse.Namespace:
     parser.add_argument(
         "--idle-token-s",
         type=float,
-        default=os.environ.get("GYRE_PROXY_IDLE_TOKEN_S") or str(IDLE_S),
+        default=os.environ.get("GYRE_PROXY_IDLE_TOKEN_S") or str(IDLE_TOKEN_S),
         help="the same between two tokens (GYRE_PROXY_IDLE_TOKEN_S)",
     )
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))

@@ -8,6 +8,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,8 +16,10 @@ from typing import Any, TypeVar
 import orjson
 import psycopg
 
-from agents.proxy import canonical, dialects, threads
+from agents.proxy import bodies, dialects, memory, threads
+from agents.proxy.alarms import EngineAlarms
 from agents.proxy.answer import Answer
+from agents.proxy.budget import TooLong
 from agents.proxy.call import INTERNAL_ERROR, LiveCall, Services
 from agents.proxy.canonical import BadRequest, ModelRequest, Sampling
 from agents.proxy.dialects import models
@@ -29,6 +32,7 @@ from agents.proxy.ownership import Identity, Ownership
 from agents.proxy.record import Prepared, unplaced
 from agents.proxy.recorder import DATABASE_GONE, RECORD_WITHIN_S, Recorder
 from agents.proxy.registry import Sessions
+from agents.proxy.room import SMALL_BYTES, Intake
 from agents.proxy.router import Router
 from agents.proxy.session import Session
 from agents.proxy.store import CONNECTION_WITHIN_S, Store
@@ -41,6 +45,7 @@ T = TypeVar("T")
 CELLS_EVERY_S = 0.1
 BEAT_EVERY_S = 1.0
 ROOM_EVERY_S = 0.25
+TIDY_AFTER_S = 1.0
 #: How long a new request waits for a database that does not answer.
 ADMIT_WITHIN_S = 10.0
 
@@ -69,6 +74,9 @@ class ProxyApp:
     _ownership: Ownership = field(init=False)
     _peers: Peers = field(init=False)
     _pool: ThreadPoolExecutor = field(init=False)
+    _intake: Intake = field(default_factory=Intake)
+    _unpacking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _has_freed: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     _cells_seen_at: float = 0.0
     _is_superseded: bool = False
@@ -88,19 +96,22 @@ class ProxyApp:
         identity = await self._ownership.register(self.name, self.socket, self.address)
         self._pool = ThreadPoolExecutor(self.num_threads, "work")
         gauge = None if self.home is None else Gauge(self.home)
+        router = Router()
         self.services = Services(
             store,
             Recorder(store, self.record_within_s, gauge=gauge),
-            Router(),
+            router,
             EngineClient(),
             identity,
             self._in_thread,
+            EngineAlarms(store, router),
             self.first_token_s,
             self.idle_s,
         )
         self.sessions = Sessions(store, self._ownership, identity, self._in_thread)
         self._peers = Peers()
         self._spawn(self._watch_cells())
+        self._spawn(self._tidy())
         self._spawn(self._beat(identity))
         if gauge is not None:
             self._spawn(self._watch_room(gauge))
@@ -112,6 +123,7 @@ class ProxyApp:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.services.engines.close()
+        await self.services.alarms.close()
         await self._peers.close()
         try:
             await self._ownership.stop(self.services.identity)
@@ -145,26 +157,21 @@ class ProxyApp:
         key, route = (prefix, f"/{rest}") if path.startswith("/x/") else ("", path)
         dialect = dialects.of_path(route)
         session: Session | None = None
-        raw = b""
         try:
             try:
                 session = await self._session(key)
             except Elsewhere as owner:
-                return await self._peers.forward(owner.address, scope, receive, send)
+                return await self._peers.forward(owner.address, scope, receive, send, self._intake.reading(key, scope))
             if method == "GET" and (name := dialects.model_asked(route)) is not None:
                 limit = session.context_tokens
                 return await respond(send, 200, models.one(name, limit) if name else models.listing(limit))
             if method != "POST" or route not in dialects.BY_PATH:
                 raise Refusal("not_found", f"{method} {route} is not served here")
-            raw = await read_body(receive)
-            told = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
-            headers = dict(told)
-            encoding = ",".join(value for name, value in told if name == "content-encoding")
-            if codings(encoding):
-                raw = await self._in_thread(decoded, raw, encoding)
-            if route in dialects.COUNTS:
-                return await respond(send, 200, await self._count(session, dialect, raw))
-            call = await self._admit(session, dialect, raw, headers)
+            with self._intake.request(key):
+                call = await self._taken_in(session, key, dialect, route, scope, receive)
+                if isinstance(call, bytes):
+                    return await respond(send, 200, call)
+                return await Answer(call, dialect, send).give(receive)
         except Refusal as refusal:
             return await refuse(send, dialect, refusal)
         except DATABASE_GONE as error:
@@ -173,9 +180,37 @@ class ProxyApp:
         except ConnectionResetError:
             return None
         except Exception as error:
-            log.exception("%s %s broke the proxy", method, route)
-            return await self._break_off(send, dialect, session, raw, error)
-        await Answer(call, dialect, send).give(receive)
+            raw, cause = (error.raw, error.__cause__) if isinstance(error, _Broken) else (b"", error)
+            log.error("%s %s broke the proxy", method, route, exc_info=cause)
+            return await self._break_off(send, dialect, session, raw, cause)
+
+    async def _taken_in(
+        self, session: Session, key: str, dialect: Dialect, route: str, scope: Scope, receive: Receive
+    ) -> LiveCall | bytes:
+        """Read a body and do what it asks for, both where there is room: its call, or the answer itself."""
+        told = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        encoding = ",".join(value for name, value in told if name == "content-encoding")
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(self._intake.reading(key, scope))
+            raw = await read_body(receive)
+            if codings(encoding):
+                # One at a time: what is unpacked has no room of its own yet.
+                async with self._unpacking:
+                    raw = await self._in_thread(decoded, raw, encoding)
+                    await held.enter_async_context(self._intake.working(key, len(raw)))
+            else:
+                await held.enter_async_context(self._intake.working(key, len(raw)))
+            try:
+                if route in dialects.COUNTS:
+                    return await self._count(session, dialect, raw)
+                return await self._admit(session, dialect, raw, dict(told))
+            except (Refusal, ConnectionResetError, *DATABASE_GONE):
+                raise
+            except Exception as error:
+                raise _Broken(raw) from error
+            finally:
+                if len(raw) > SMALL_BYTES:
+                    self._has_freed.set()
 
     async def _session(self, key: str) -> Session:
         if self._is_superseded:
@@ -204,7 +239,7 @@ class ProxyApp:
         request, request_hash, prepared = await self._offload(_prepare, session, dialect, raw, headers)
         if prepared is None:
             request = await self._resumed(session, request)
-            prepared = await self._offload(session.prepare, request, headers)
+            prepared = await self._offload(_rendered, session, dialect, request, headers)
         joined = session.retried(request_hash, headers, prepared)
         if joined is not None and joined.request.dialect == dialect.name:
             return joined
@@ -293,10 +328,19 @@ class ProxyApp:
             try:
                 async for cells in self.services.store.watch_cells(CELLS_EVERY_S):
                     self.services.router.update(cells)
+                    self.services.alarms.forget_gone()
                     self._cells_seen_at = loop.time()
             except psycopg.Error as error:
                 log.warning("cells cannot be read: %s", error)
             await asyncio.sleep(0.5)
+
+    async def _tidy(self) -> None:
+        """Give memory back to the system, a moment after a large body has gone."""
+        while True:
+            await self._has_freed.wait()
+            await asyncio.sleep(TIDY_AFTER_S)
+            self._has_freed.clear()
+            await self._in_thread(memory.give_back)
 
     async def _beat(self, identity: Identity) -> None:
         """Say that this process lives, learn how many others do, and stand back for a newer one of the same name."""
@@ -330,13 +374,21 @@ class ProxyApp:
         """Run in a worker thread; what is wrong with a request comes back as a refusal."""
         try:
             return await self._in_thread(work, *values)
-        except BadRequest as error:
+        except (BadRequest, bodies.TooMuch) as error:
             raise Refusal("bad_request", str(error)) from error
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+class _Broken(Exception):
+    """A request broke the proxy before it became a call; its body, unpacked. The cause says why."""
+
+    def __init__(self, raw: bytes) -> None:
+        super().__init__()
+        self.raw = raw
 
 
 def _unavailable(why: str = "") -> Refusal:
@@ -349,22 +401,30 @@ def _prepare(
 ) -> tuple[ModelRequest, str, Prepared | None]:
     """Nothing is prepared of a request that is only the end of what it means."""
     request = _parse(dialect, raw)
-    prepared = None if request.follows else session.prepare(request, headers)
+    prepared = None if request.follows else _rendered(session, dialect, request, headers)
     return request, hashlib.sha256(raw).hexdigest(), prepared
+
+
+def _rendered(session: Session, dialect: Dialect, request: ModelRequest, headers: dict[str, str]) -> Prepared:
+    try:
+        return session.prepare(request, headers)
+    except TooLong as error:
+        raise too_long(dialect, request, error.tokens, session.context_tokens) from error
 
 
 def _count(session: Session, dialect: Dialect, raw: bytes) -> tuple[ModelRequest, str, Prepared]:
     request = _parse(dialect, raw)
-    return request, hashlib.sha256(raw).hexdigest(), session.count(request)
+    try:
+        return request, hashlib.sha256(raw).hexdigest(), session.count(request)
+    except TooLong as error:
+        raise too_long(dialect, request, error.tokens, session.context_tokens) from error
 
 
 def _parse(dialect: Dialect, raw: bytes) -> ModelRequest:
     try:
-        body = orjson.loads(raw)
+        body = bodies.loads(raw)
     except orjson.JSONDecodeError as error:
         raise BadRequest(f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
-    if canonical.is_too_deep(body):
-        raise BadRequest(f"the body is nested too deeply; at most {canonical.MAX_DEPTH} levels are taken")
     return dialect.read(body)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from agents.proxy import finished
+from agents.proxy.alarms import EngineAlarms
 from agents.proxy.archive import compressed
 from agents.proxy.canonical import ModelRequest
 from agents.proxy.engine import (
@@ -63,6 +64,7 @@ class Services:
     engines: EngineClient
     identity: Identity
     offload: Callable[..., Awaitable[Any]]
+    alarms: EngineAlarms
     first_token_s: float = FIRST_TOKEN_S
     idle_s: float = IDLE_S
 
@@ -237,7 +239,9 @@ class LiveCall:
         stream = self.request.stream or left > WHOLE_REPLY_TOKENS
         rid = f"{secrets.token_hex(8)}-{session.execution.id}-{session.execution.attempt}-{self.number}"
         body = await self._body(cell, rid, left, stream)
-        patience = asyncio.timeout(services.first_token_s + (0 if stream else services.idle_s))
+        first_s = services.first_token_s + (0 if stream else services.idle_s)
+        silence_s, idle_s = session.patience(first_s, not stream), session.patience(services.idle_s)
+        patience = asyncio.timeout(silence_s)
         extend_at, is_left = 0.0, False
 
         def is_gone() -> None:
@@ -255,8 +259,10 @@ class LiveCall:
                     if added:
                         now = loop.time()
                         if now >= extend_at and not is_left:  # a timer for every token would cost more than the token
-                            patience.reschedule(now + 1.1 * services.idle_s)
-                            extend_at = now + 0.1 * services.idle_s
+                            if not extend_at:
+                                services.alarms.heard(cell)
+                            patience.reschedule(now + 1.1 * idle_s)
+                            extend_at, silence_s = now + 0.1 * idle_s, idle_s
                         self._take(added)
                         if self.parser.stopped_by is not None and self.moves and reader.finish is None:
                             services.engines.abort(cell.engine_url, cell.engine_key, rid)
@@ -269,6 +275,8 @@ class LiveCall:
             known = services.router.cells.get(cell.id)
             is_there = known is not None and known.epoch == cell.epoch
             why = self._abandoned or ("sent no token for too long" if is_there else "is gone")
+            if is_there and not self._abandoned:
+                services.alarms.silent(cell, silence_s)
             raise EngineFailed(f"{cell.engine_url} {why}") from error
         finally:
             self._leave_engine = None

@@ -17,14 +17,14 @@ from typing import Any
 
 import orjson
 
+from agents.proxy import bodies
+
 Message = dict[str, Any]
 Tool = dict[str, Any]
 
 #: Dialects in which a last assistant message is the beginning of the reply.
 PREFILLING = frozenset({"anthropic-messages"})
 
-#: How deep a value may be nested. orjson writes 254 levels, and what holds the value adds its own.
-MAX_DEPTH = 128
 _WRITERS_DEPTH = 254
 
 #: A line that names the build and a nonce of the conversation; it stands first in a system block.
@@ -172,7 +172,7 @@ def tool_call(id: str, name: str, arguments: Any) -> dict[str, Any]:
 def _opened(text: str) -> Any:
     """What a text says in JSON; the text itself where it says nothing, or nothing that can be written again."""
     try:
-        value = orjson.loads(text)
+        value = bodies.loads(text)
     except orjson.JSONDecodeError:
         return text
     return text if unwritable(value) else value
@@ -181,7 +181,7 @@ def _opened(text: str) -> Any:
 def unwritable(value: Any) -> str:
     """Why a value cannot be written as JSON and read again as the same, wherever it stands; "" when it can."""
     if is_too_deep(value):
-        return f"it is nested more than {MAX_DEPTH} levels deep"
+        return f"it is nested more than {bodies.MAX_DEPTH} levels deep"
     try:
         orjson.dumps(value)
         json.dumps(value, allow_nan=False)  # orjson writes null for NaN
@@ -192,7 +192,7 @@ def unwritable(value: Any) -> str:
 
 def is_too_deep(value: Any) -> bool:
     """Whether it may fail to be written once it stands inside a message, a row or a reply."""
-    for _ in range(_WRITERS_DEPTH - MAX_DEPTH):
+    for _ in range(_WRITERS_DEPTH - bodies.MAX_DEPTH):
         value = [value]
     try:
         orjson.dumps(value)

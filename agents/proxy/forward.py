@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import aiohttp
@@ -41,11 +42,17 @@ class Peers:
     async def close(self) -> None:
         await self._session.close()
 
-    async def forward(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises Refusal when the owner cannot be reached, ConnectionResetError when the client left early."""
+    async def forward(
+        self, address: str, scope: Scope, receive: Receive, send: Send, reading: AbstractAsyncContextManager[None]
+    ) -> None:
+        """Raises Refusal when the owner cannot be reached, ConnectionResetError when the client left early.
+
+        The body is read inside `reading`.
+        """
         if not address or any(name == MARK for name, _ in scope["headers"]):
             raise Refusal("unavailable", "this execution changes its recording proxy; try again")
-        body = await read_body(receive)
+        async with reading:
+            body = await read_body(receive)
         sending = asyncio.create_task(self._relay(address, scope, body, send))
         leaving = asyncio.create_task(_left(receive))
         try:

@@ -18,8 +18,9 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 MAX_BODY_BYTES = 64 * 1024 * 1024
 #: What is still read of a body that is too large, so that its sender can hear why before the connection ends.
 _DRAINED_BYTES = 4 * MAX_BODY_BYTES
-#: When a client may try again that was refused because the proxy cannot record.
-RETRY_AFTER_S = 2
+#: When a client may try again that was refused because the proxy cannot record: a second to so many, drawn for each,
+#: so that those who were refused together do not come back together.
+RETRY_AFTER_S = 4
 
 _JSON = [(b"content-type", b"application/json")]
 EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
@@ -73,7 +74,7 @@ async def refuse(send: Send, dialect: Dialect, refusal: Refusal, id: str = "") -
         await send({"type": "http.response.start", "status": 200, "headers": EVENTS})
         return await send({"type": "http.response.body", "body": refusal.stream})
     passes = refusal.kind in ("unavailable", "engine")
-    extra = [(b"retry-after", str(RETRY_AFTER_S).encode())] if refusal.kind == "unavailable" else []
+    extra = [(b"retry-after", b"%d" % (1 + secrets.randbelow(RETRY_AFTER_S)))] if refusal.kind == "unavailable" else []
     # The official clients would try a 409 again.
     extra += [] if passes else [(b"x-should-retry", b"false")]
     extra.append((dialect.request_id_header, (id or f"req_{secrets.token_hex(12)}").encode()))

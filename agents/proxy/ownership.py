@@ -18,7 +18,19 @@ DEAD_AFTER_S = 30.0
 #: Proxies heard of within this time share the cells' room.
 ALIVE_WITHIN_S = 10.0
 
+#: A heartbeat that comes so much later than the one before ends an absence.
+LATE_S = 3.0
+#: An absence counts for so long (agents.executions.outages).
+ABSENT_AT_MOST_S = 3600.0
+
+# While their proxy was gone, harnesses could do nothing: its absence becomes held time of its executions.
 _REGISTER = """
+WITH held AS (
+    UPDATE agents_execution e
+    SET held_s = e.held_s + LEAST(%(most)s, GREATEST(0, EXTRACT(epoch FROM
+        clock_timestamp() - GREATEST(p.seen_at, e.launched_at))))
+    FROM agents_proxyprocess p WHERE p.name = %(name)s AND e.proxy_id = p.id AND e.state = 'running'
+)
 INSERT INTO agents_proxyprocess (name, epoch, socket, address, pid, started_at, seen_at, figures)
 VALUES (%(name)s, 1, %(socket)s, %(address)s, %(pid)s, clock_timestamp(), clock_timestamp(), '{}')
 ON CONFLICT (name) DO UPDATE SET epoch = agents_proxyprocess.epoch + 1, socket = EXCLUDED.socket,
@@ -28,6 +40,13 @@ RETURNING id, epoch
 """
 
 _BEAT = """
+WITH held AS (
+    UPDATE agents_execution e
+    SET held_s = e.held_s + LEAST(%(most)s, GREATEST(0, EXTRACT(epoch FROM
+        clock_timestamp() - GREATEST(p.seen_at, e.launched_at))))
+    FROM agents_proxyprocess p WHERE p.id = %(id)s AND p.epoch = %(epoch)s AND e.proxy_id = p.id
+        AND p.seen_at < clock_timestamp() - make_interval(secs => %(late_s)s) AND e.state = 'running'
+)
 UPDATE agents_proxyprocess SET seen_at = clock_timestamp(), figures = %(figures)s::jsonb
 WHERE id = %(id)s AND epoch = %(epoch)s
 RETURNING (
@@ -38,7 +57,10 @@ RETURNING (
 _STOP = "UPDATE agents_proxyprocess SET stopped_at = clock_timestamp() WHERE id = %(id)s AND epoch = %(epoch)s"
 
 _TAKE = """
-UPDATE agents_execution e SET proxy_id = %(id)s
+UPDATE agents_execution e SET proxy_id = %(id)s, held_s = e.held_s + COALESCE((
+    SELECT LEAST(%(most)s, GREATEST(0, EXTRACT(epoch FROM
+        clock_timestamp() - GREATEST(owner.seen_at, e.launched_at))))
+    FROM agents_proxyprocess owner WHERE owner.id = e.proxy_id), 0)
 WHERE e.id = %(execution)s AND e.attempt = %(attempt)s AND e.state = 'running' AND (e.proxy_id IS NULL OR EXISTS (
     SELECT 1 FROM agents_proxyprocess owner WHERE owner.id = e.proxy_id
     AND owner.seen_at < clock_timestamp() - make_interval(secs => %(dead_s)s)))
@@ -61,7 +83,7 @@ class Ownership:
     pool: AsyncConnectionPool[Any]
 
     async def register(self, name: str, socket: str, address: str) -> Identity:
-        values = {"name": name, "socket": socket, "address": address, "pid": os.getpid()}
+        values = {"name": name, "socket": socket, "address": address, "pid": os.getpid(), "most": ABSENT_AT_MOST_S}
         async with self.pool.connection() as connection:
             row = await (await connection.execute(_REGISTER, values)).fetchone()
         assert row is not None
@@ -74,6 +96,8 @@ class Ownership:
             "epoch": identity.epoch,
             "figures": orjson.dumps(figures).decode(),
             "alive_s": ALIVE_WITHIN_S,
+            "late_s": LATE_S,
+            "most": ABSENT_AT_MOST_S,
         }
         async with self.pool.connection() as connection:
             row = await (await connection.execute(_BEAT, values)).fetchone()
@@ -86,6 +110,12 @@ class Ownership:
 
     async def take(self, identity: Identity, execution: int, attempt: int) -> bool:
         """Become the owner of an execution that has none, or a dead one; False when somebody else was faster."""
-        values = {"id": identity.id, "execution": execution, "attempt": attempt, "dead_s": DEAD_AFTER_S}
+        values = {
+            "id": identity.id,
+            "execution": execution,
+            "attempt": attempt,
+            "dead_s": DEAD_AFTER_S,
+            "most": ABSENT_AT_MOST_S,
+        }
         async with self.pool.connection() as connection:
             return bool((await connection.execute(_TAKE, values)).rowcount)

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from psycopg_pool import PoolTimeout
+
 from agents.config import RunConfig
 from agents.proxy.forward import Elsewhere
 from agents.proxy.ownership import Identity, Ownership
@@ -23,6 +25,12 @@ log = logging.getLogger(__name__)
 IDLE_S = 60.0
 #: A session used within this time may be about to get a call.
 IN_USE_S = 5.0
+#: Sessions that are rebuilt at once: after a restart every client comes back, and each brings its history into memory.
+MAX_LOADING = 8
+#: Requests that ask the database for their session at once; the others wait here and not for a connection in vain.
+MAX_ASKING = 32
+#: How long a request waits for its turn while the database answers nobody.
+ANSWER_WITHIN_S = 8.0
 #: Above so many bytes of tokens, sessions without a call in flight are dropped, the longest unused first.
 MAX_BYTES = 2 << 30
 
@@ -41,6 +49,9 @@ class Sessions:
     max_bytes: int = MAX_BYTES
     _by_key: dict[str, Session] = field(default_factory=dict)
     _loading: dict[str, asyncio.Future[Session | None]] = field(default_factory=dict)
+    _load_room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_LOADING))
+    _answered_at: float = 0.0
+    _ask_room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_ASKING))
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -52,6 +63,27 @@ class Sessions:
 
     async def get(self, key: str) -> Session | None:
         """The session of a key, None when the key is dead or unknown. Raises Elsewhere when it is not ours."""
+        await self._turn_to_ask()
+        try:
+            session = await self._get(key)
+            self._answered_at = asyncio.get_running_loop().time()
+            return session
+        finally:
+            self._ask_room.release()
+
+    async def _turn_to_ask(self) -> None:
+        """Wait while others ask; no longer than the database answers them. Raises PoolTimeout."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        while True:
+            try:
+                await asyncio.wait_for(self._ask_room.acquire(), 1.0)
+                return
+            except TimeoutError:
+                if loop.time() - max(started, self._answered_at) > ANSWER_WITHIN_S:
+                    raise PoolTimeout("requests before this one have no answer of the database") from None
+
+    async def _get(self, key: str) -> Session | None:
         session = self._by_key.get(key)
         if session is None:
             return await self._load_once(key)
@@ -109,9 +141,13 @@ class Sessions:
     async def _load_once(self, key: str) -> Session | None:
         loading = self._loading.get(key)
         if loading is None:
-            loading = self._loading[key] = asyncio.ensure_future(self._load(key))
+            loading = self._loading[key] = asyncio.ensure_future(self._load_in_turn(key))
             loading.add_done_callback(lambda _: self._loading.pop(key, None))
         return await asyncio.shield(loading)
+
+    async def _load_in_turn(self, key: str) -> Session | None:
+        async with self._load_room:
+            return await self._load(key)
 
     async def _load(self, key: str) -> Session | None:
         row = await self._owned(key) if key else None

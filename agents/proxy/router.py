@@ -123,6 +123,16 @@ class Router:
         """Whether the cell still takes calls, with the weights that it had."""
         return self.cells.get(cell.id) == cell and cell.routable
 
+    def others(self, cell: CellRow) -> list[CellRow]:
+        """Cells that take the same calls."""
+        return [
+            known
+            for known in self.cells.values()
+            if known.id != cell.id
+            and known.routable
+            and (known.run_id, known.evaluation) == (cell.run_id, cell.evaluation)
+        ]
+
     def version_of(self, cell_id: int) -> int | None:
         """Weight version that the cell reports now."""
         cell = self.cells.get(cell_id)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents.config import RunConfig
 from agents.proxy.archive import Archive
+from agents.proxy.budget import budget
 from agents.proxy.canonical import ModelRequest
 from agents.proxy.matching import CallIndex, RecordedCall
 from agents.proxy.profiles.base import AUXILIARY, Profile
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 #: Ended calls that a marked retry can still be answered from.
 CALLS_KEPT = 8
+#: What part of its harness's time limit a call waits for an engine's next token, and for a whole reply.
+TOKEN_SHARE, WHOLE_REPLY_SHARE = 1 / 3, 1 / 2
+#: Engines get so long however short the harness's limit is.
+LEAST_PATIENCE_S = 5.0
 #: About what a recorded call takes in memory besides its tokens and its reply: objects, hashes, entries of the index.
 CALL_BYTES = 2500
 
@@ -83,9 +88,23 @@ class Session:
         wanted = self.config.policy_context_tokens or self.config.context_tokens
         return min(wanted, self.rendering.max_tokens or wanted)
 
+    def patience(self, at_most_s: float, is_whole: bool = False) -> float:
+        """How long one of its calls waits for an engine's next token: the harness must outlive an engine that hangs.
+
+        `is_whole`: for all tokens of a reply, which come at once.
+        """
+        limit_s = self.config.harness_timeout_s
+        limit_s = min(limit_s, self.execution.task_timeout_s or limit_s)
+        share = WHOLE_REPLY_SHARE if is_whole else TOKEN_SHARE
+        return min(at_most_s, max(LEAST_PATIENCE_S, share * limit_s))
+
     def prepare(self, request: ModelRequest, headers: Mapping[str, str]) -> Prepared:
-        """Find the request's place and render what it adds. Runs in a worker thread; changes nothing here."""
-        return self.record_of_calls.prepare(request, headers)
+        """Find the request's place and render what it adds. Runs in a worker thread; changes nothing here.
+
+        Raises BadRequest, and TooLong for a request that is far over the context.
+        """
+        with budget(self.context_tokens):
+            return self.record_of_calls.prepare(request, headers)
 
     def count(self, request: ModelRequest) -> Prepared:
         """A request that wants to know its length and no reply; it takes a number and nothing continues it."""

@@ -23,9 +23,10 @@ CONNECTION_WITHIN_S = 5.0
 
 _FIND = """
 SELECT e.id, e.attempt, e.run_id, r.config, g.kind = 'evaluation' AS is_evaluation, g.evaluation, e.proxy_id,
-    COALESCE(p.address, ''), COALESCE(p.seen_at < clock_timestamp() - make_interval(secs => %(dead_s)s), FALSE)
+    COALESCE(p.address, ''), COALESCE(p.seen_at < clock_timestamp() - make_interval(secs => %(dead_s)s), FALSE),
+    (t.config #>> '{agent,timeout_s}')::float8
 FROM agents_execution e JOIN agents_run r ON r.id = e.run_id JOIN agents_group g ON g.id = e.group_id
-    LEFT JOIN agents_proxyprocess p ON p.id = e.proxy_id
+    JOIN agents_task t ON t.id = g.task_id LEFT JOIN agents_proxyprocess p ON p.id = e.proxy_id
 WHERE e.key_hash = %(key_hash)b AND e.state = 'running'
 """
 
@@ -118,6 +119,21 @@ WHERE c.execution_id = %(execution)s AND c.attempt = %(attempt)s AND c.number = 
     WHERE e.id = %(execution)s AND e.attempt = %(attempt)s AND e.state IN ('running', 'evaluating'))
 """
 
+# An alarm is raised when it does not stand already, and cleared when it does.
+_ALARM = """
+WITH newest AS (
+    SELECT COALESCE((
+        SELECT kind FROM agents_runevent
+        WHERE run_id = %(run)s AND kind IN ('alarm_raised', 'alarm_cleared') AND payload ->> 'code' = %(code)s
+        ORDER BY seq DESC LIMIT 1), 'alarm_cleared') AS kind
+), numbered AS (
+    UPDATE agents_run SET event_seq = event_seq + 1 FROM newest
+    WHERE id = %(run)s AND newest.kind <> %(kind)s RETURNING event_seq
+)
+INSERT INTO agents_runevent (run_id, seq, kind, payload, created_at)
+SELECT %(run)s, event_seq, %(kind)s, %(payload)s::jsonb, now() FROM numbered
+"""
+
 _CELLS = """
 SELECT c.id, c.run_id, c.index, c.epoch, c.engine_url, c.engine_key, c.weight_version, c.weight_hash, c.evaluation,
     c.role = 'rollout' AND c.desired_role = 'rollout' AND c.phase <> 'weights' AS routable
@@ -150,6 +166,8 @@ class ExecutionRow:
     proxy: int | None = None
     owner_address: str = ""
     owner_is_dead: bool = False
+    #: The task's own limit of the harness, where it has one.
+    task_timeout_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +312,12 @@ class Store:
         async with self.pool.connection() as connection:
             cursor = await connection.execute(_HELD, {"execution": execution, "attempt": attempt, "held_s": held_s})
             return bool(cursor.rowcount)
+
+    async def alarm(self, run_id: int, kind: str, payload: dict[str, str]) -> None:
+        """Raise or clear the alarm of this code in a run's log; nothing happens where that is so already."""
+        values = {"run": run_id, "kind": kind, "code": payload["code"], "payload": _json(payload)}
+        async with self.pool.connection() as connection:
+            await connection.execute(_ALARM, values)
 
     async def watch_cells(self, interval_s: float) -> AsyncIterator[list[CellRow]]:
         """The cells with an engine, at once, after every notification, and every `interval_s`."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
+from agents.proxy import budget
 from agents.proxy.families import BadPolicyFolder, chat_template, settings
 from agents.proxy.template import ChatTemplate
 
@@ -53,11 +54,19 @@ class PolicyTokenizer:
         self._byte_level = _byte_level(self.backend)
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        """Ids of a text, always made of the whole of it. Raises `budget.TooLong` inside a budget."""
+        budget.check(text, self._count)
         # A batch of one: unlike `encode`, it releases the interpreter lock while it works.
         [encoding] = self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
         ids: list[int] = encoding.ids
         TOKENISED.add(len(ids))
+        budget.spend(len(ids))
         return ids
+
+    def _count(self, piece: str) -> int:
+        """Number of tokens of a piece of a text."""
+        [encoding] = self.backend.encode_batch_fast([piece], add_special_tokens=False)
+        return len(encoding)
 
     def decode(self, token_ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
         return self.backend.decode(list(token_ids), skip_special_tokens=skip_special_tokens)

@@ -43,10 +43,7 @@ class Ports:
 def all_services(home: Path, host: str, ports: Ports, cells: CellNetwork = SHARED) -> list[Service]:
     """In the order in which they start."""
     python = sys.executable
-    web = (
-        "-m", "uvicorn", "gyreweb.asgi:application", "--host", host, "--port", str(ports.web),
-        "--no-access-log", "--timeout-graceful-shutdown", "3",
-    )  # fmt: skip
+    web = ("-m", "gyreweb.serve", "--host", host, "--port", str(ports.web))
     return [
         Service("cellhost", cells.enclosed((python, "-m", "trainers.cells.host")), _cell_host(home), cells.for_cells()),
         Service("web", (python, *web), _http(host, ports.web, "/login/")),

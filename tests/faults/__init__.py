@@ -1,0 +1,1 @@
+"""Faults of a running Gyre, each with real processes: what breaks and what survives it."""

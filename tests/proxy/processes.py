@@ -33,13 +33,15 @@ class ProxyProcess:
 
 
 @contextmanager
-def proxy_process(database_url: str, home: Path, name: str, port: int = 0) -> Iterator[ProxyProcess]:
-    """A proxy that is healthy; ends with the block."""
+def proxy_process(
+    database_url: str, home: Path, name: str, port: int = 0, under: tuple[str, ...] = (), **variables: str
+) -> Iterator[ProxyProcess]:
+    """A proxy that is healthy; ends with the block. `under`: a command that starts it, like prlimit."""
     path = home / f"{name}.sock"
     child = subprocess.Popen(
-        [sys.executable, "-m", "agents.proxy", "--name", name, "--port", str(port), "--socket", str(path)],
+        [*under, sys.executable, "-m", "agents.proxy", "--name", name, "--port", str(port), "--socket", str(path)],
         cwd=ROOT,
-        env={**os.environ, "DATABASE_URL": database_url},
+        env={**os.environ, "DATABASE_URL": database_url, **variables},
         stdout=subprocess.PIPE,
         text=True,
     )

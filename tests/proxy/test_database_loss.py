@@ -91,7 +91,7 @@ def test_a_call_that_cannot_be_committed_in_time_is_told_as_an_error_and_its_ret
         last = orjson.loads(answer.text.strip().rpartition("data: ")[2])
         assert last["error"]["code"] == "overloaded"
     else:
-        assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+        assert (answer.status_code, 1 <= int(answer.headers["retry-after"]) <= 4) == (503, True)
     assert stage.calls(execution) == []
     stage.engines[0].scripted.gate = None
     stage.loop.call(relay.mend())
@@ -133,7 +133,7 @@ def test_new_requests_outlast_a_short_absence_and_then_get_503_with_retry_after_
     assert _ask(base).status_code == 200
     stage.loop.call(relay.cut())
     refused = _ask(base)
-    assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+    assert (refused.status_code, 1 <= int(refused.headers["retry-after"]) <= 4) == (503, True)
     assert refused.json()["error"]["type"] == "server_error"
     body = {"model": "m", "max_tokens": 9, "messages": GO}
     other = httpx.post(f"{base}/v1/messages", json=body, timeout=60)

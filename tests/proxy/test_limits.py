@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from agents.proxy import call as call_module
-from agents.proxy import finished
+from agents.proxy import finished, room
 from agents.proxy.http import MAX_BODY_BYTES
 from agents.proxy.parsing import ReplyParser
 from agents.proxy.record import Record
@@ -167,3 +167,39 @@ def test_a_client_that_reads_nothing_holds_up_neither_the_recording_nor_others(s
         assert delta(call).output_ids.tolist() == ids[:2900]
         assert httpx.post(f"{base}/v1/chat/completions", json=_body(max_tokens=5), timeout=30).status_code == 200
     assert len(stage.calls(execution)) == 2
+
+
+def test_an_execution_that_has_many_requests_open_gets_no_further_one_and_others_do(
+    stage: Backstage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "MAX_OPEN_REQUESTS", 2)
+    run = stage.run()
+    scripted = stage.engine(run, "done").scripted
+    release = threading.Event()
+
+    async def gate() -> None:
+        while not release.is_set():
+            await asyncio.sleep(0.01)
+
+    scripted.gate = gate
+    (_, many), (_, other) = stage.execution(run), stage.execution(run)
+    statuses: list[int] = []
+
+    def ask(base: str, text: str) -> int:
+        body = _body(messages=[{"role": "user", "content": text}])
+        return httpx.post(f"{base}/v1/chat/completions", json=body, timeout=60).status_code
+
+    asking = [
+        threading.Thread(target=lambda n=n: statuses.append(ask(many, f"go {n}")))  # type: ignore[misc]
+        for n in range(2)
+    ]
+    for one in asking:
+        one.start()
+    _soon(lambda: len(scripted.running) == 2, "both requests are at the engine")
+    assert ask(many, "go 3") == 503
+    release.set()
+    assert ask(other, "go") == 200
+    for one in asking:
+        one.join()
+    assert statuses == [200, 200]
+    assert ask(many, "go 3") == 200

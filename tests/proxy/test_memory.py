@@ -1,10 +1,15 @@
 """What a session holds: its unique tokens. What it may forget: everything that the database can give back."""
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
+import pytest
 
+from agents.proxy.registry import MAX_LOADING
 from agents.proxy.session import CALLS_KEPT
+from agents.proxy.store import Store
 from tests.proxy.backstage import Backstage, full_input
 
 GO = [{"role": "user", "content": "go"}]
@@ -67,8 +72,6 @@ def test_idle_sessions_over_the_limit_are_dropped_and_rebuilt_without_a_fork(sta
     sessions = stage.app.sessions
 
     async def shed(now_s: float) -> int:
-        import asyncio
-
         sessions.shed(asyncio.get_running_loop().time() + now_s)
         return len(sessions)
 
@@ -82,3 +85,27 @@ def test_idle_sessions_over_the_limit_are_dropped_and_rebuilt_without_a_fork(sta
         (0, None, False), (1, 0, False), (2, 1, False), (3, 2, False),
     ]  # fmt: skip
     assert engine.requests[-1]["input_ids"] == full_input(calls[3])
+
+
+def test_clients_that_all_come_at_once_have_their_sessions_rebuilt_a_few_at_a_time(
+    stage: Backstage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = stage.run()
+    stage.engine(run, "done")
+    bases = [stage.execution(run)[1] for _ in range(4 * MAX_LOADING)]
+    original, running, seen = Store.calls, [0], [0]
+
+    async def watched(self: Store, execution: int, attempt: int) -> list[Any]:
+        running[0] += 1
+        seen.append(running[0])
+        await asyncio.sleep(0.02)  # the others arrive meanwhile
+        try:
+            return await original(self, execution, attempt)
+        finally:
+            running[0] -= 1
+
+    monkeypatch.setattr(Store, "calls", watched)
+    with ThreadPoolExecutor(len(bases)) as pool:
+        assert list(pool.map(lambda base: _ask(base, GO), bases)) == ["done"] * len(bases)
+    assert 1 < max(seen) <= MAX_LOADING
+    assert len(seen) == 1 + len(bases)

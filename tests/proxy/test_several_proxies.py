@@ -142,7 +142,7 @@ def test_an_owner_unheard_of_for_long_is_replaced_by_the_proxy_that_is_asked(sta
         assert _ask(dead.url + path).status_code == 200
         dead.kill()
         answer = _ask(alive.url + path)
-        assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+        assert (answer.status_code, 1 <= int(answer.headers["retry-after"]) <= 4) == (503, True)
         ProxyProcess.objects.filter(name="a").update(seen_at=timezone.now() - timedelta(minutes=1))
         assert _ask(alive.url + path).status_code == 200
     execution.refresh_from_db()

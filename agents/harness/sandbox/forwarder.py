@@ -6,12 +6,14 @@ A connection whose proxy does not answer (it restarts) waits: the harness only s
 from __future__ import annotations
 
 import contextlib
+import random
 import selectors
 import socket
 import time
 
 _CHUNK = 1 << 16
-_RETRY_S = 0.2
+#: Between two tries, drawn anew each time: many sandboxes wait for the same proxy.
+_RETRY_S = (0.1, 0.5)
 _GIVE_UP_S = 60.0
 
 
@@ -122,7 +124,7 @@ class Forwarder:
                 continue
             self._connections = [known for known in self._connections if not known.closed]
             self._connections.append(Connection(inner, outer, self._selector))
-        return _RETRY_S if self._unanswered else None
+        return random.uniform(*_RETRY_S) if self._unanswered else None
 
     def close(self) -> None:
         with contextlib.suppress(KeyError):

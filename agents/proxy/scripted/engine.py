@@ -174,9 +174,11 @@ class ScriptedEngine:
         waits += [self.gate()] if self.gate is not None else []
         for wait in waits:
             tasks = {asyncio.ensure_future(wait), asyncio.ensure_future(request.aborted.wait())}
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in tasks:
-                task.cancel()
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
         if not waits:
             due = request.started + (len(request.ids) + 1) * self.token_interval_s
             await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()) if self.token_interval_s else 0.0)
