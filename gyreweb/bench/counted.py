@@ -1,0 +1,96 @@
+"""The Celery app of a worker whose database traffic is counted: `celery -A gyreweb.bench.counted worker …`.
+
+libpq writes every message of every connection to a file of this process (`PQtrace`), so nothing is missed and nothing
+is counted twice, whoever sends it: Django, psycopg, its pool. A signal has the pool say how long threads waited.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.pq import Trace
+
+from gyreweb.celery import app
+
+__all__ = ["app"]
+
+#: The folder for this process's files; where it is not set nothing is counted.
+FOLDER_VARIABLE = "GYRE_BENCH_COUNTS"
+#: Asks for the pool's figures, which are then those since the last time.
+TELL = signal.SIGRTMIN + 5
+_CONTROL = re.compile(r'\s*"?(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)')
+_LITERAL = re.compile(r"'(?:[^']|'')*'|\b\d+\b")
+
+
+@dataclass
+class Traffic:
+    """What went over the wire. A round trip ends when the server says that it is ready for the next query."""
+
+    round_trips: int = 0
+    #: Round trips of explicit BEGIN, COMMIT, ROLLBACK and savepoints, which are among `round_trips`.
+    transaction_control: int = 0
+    #: Explicit ones, and statements outside of any.
+    transactions: int = 0
+    statements: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Traffic) -> None:
+        self.round_trips += other.round_trips
+        self.transaction_control += other.transaction_control
+        self.transactions += other.transactions
+        self.statements += other.statements
+
+
+def traffic(lines: Iterator[str]) -> Traffic:
+    """Read what libpq wrote of one connection."""
+    found, in_transaction, text = Traffic(), False, ""
+    for line in lines:
+        parts = line.rstrip("\n").split("\t")
+        match parts:
+            case ["F", _, "Query" | "Parse", statement, *_]:
+                text = statement
+            case ["F", _, "Bind", *_] if not text:
+                text = "(prepared)"
+            case ["B", _, "ReadyForQuery", status, *_]:
+                now_in = status.strip() != "I"
+                found.round_trips += 1
+                found.transactions += not in_transaction
+                found.transaction_control += bool(_CONTROL.match(text))
+                found.statements[_LITERAL.sub("?", text)[:120]] += 1
+                in_transaction, text = now_in, ""
+    return found
+
+
+def _count(folder: Path) -> None:
+    connect = psycopg.Connection.connect.__func__  # type: ignore[attr-defined]
+    number = iter(range(1 << 30))
+
+    def counted(cls: type[Any], *args: Any, **kwargs: Any) -> Any:
+        connection = connect(cls, *args, **kwargs)
+        file = os.open(folder / f"{os.getpid()}-{next(number)}.trace", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        connection.pgconn.trace(file)
+        connection.pgconn.set_trace_flags(Trace.SUPPRESS_TIMESTAMPS)
+        return connection
+
+    psycopg.Connection.connect = classmethod(counted)  # type: ignore[assignment,method-assign]
+
+    def tell(_number: int, _frame: object) -> None:
+        from django.db import connection
+
+        place = folder / f"{os.getpid()}.pool"
+        place.with_suffix(".new").write_text(json.dumps(connection.pool.pop_stats()))
+        place.with_suffix(".new").replace(place)
+
+    signal.signal(TELL, tell)
+
+
+if folder := os.environ.get(FOLDER_VARIABLE):
+    _count(Path(folder))
