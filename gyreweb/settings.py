@@ -97,7 +97,8 @@ def _database() -> dict[str, object]:
         "HOST": unquote(url.hostname or ""),
         "PORT": url.port or 5432,
         "CONN_MAX_AGE": 0,
-        "CONN_HEALTH_CHECKS": True,
+        # Threads of a pool repeat what fails and replace broken connections (agents.executions.leases.persistently).
+        "CONN_HEALTH_CHECKS": not size,
         "OPTIONS": {"connect_timeout": 5, **pool},
     }
 

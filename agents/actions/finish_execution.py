@@ -8,7 +8,6 @@ import math
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
 from django.utils import timezone
 
 from agents import events
@@ -17,7 +16,8 @@ from agents.core import outcome
 from agents.core.codec import encode_node
 from agents.core.fold import Folded, fold
 from agents.core.outcome import HarnessEnd, Outcome, Reason, Result, Verdict
-from agents.models import Assessment, Call, Execution, Group, Node, Run
+from agents.models import Assessment, Call, Execution, Group, Node
+from agents.pipelined import insert, pipelined
 from agents.recorded import calls_of
 
 LIVE = (Execution.State.RUNNING, Execution.State.EVALUATING)
@@ -47,22 +47,26 @@ def finish_execution(execution_id: int, attempt: int, verdict: Verdict, end: Har
         calls = calls_of([execution.pk])[execution.pk]
         folded = fold(call.recorded for call in calls)
         result = outcome.judge(verdict, end, sum(call.recorded.acknowledged for call in calls))
-        write_assessment(execution, verdict, result)
-        write_nodes(execution, folded)
         _describe_tree(execution, folded)
         execution.num_false_forks = sum(call.false_fork for call in calls)
         _close(execution, result, end)
-        execution.save(update_fields=WRITTEN)
-        closing = examine_group(execution.group_id)
-        entries = [(events.EventKind.EXECUTION_FINISHED, _event(execution))]
-        if closing is not None and closing.event is not None:
-            entries.append(closing.event)
-        if execution.group.kind == Group.Kind.TRAINING:
-            Run.objects.filter(pk=execution.run_id).update(finished=F("finished") + 1)
-        seq = events.record_all(execution.run_id, entries)
-        if closing is not None:
-            write_closing(closing, seq if closing.event else None)
+        with pipelined():
+            insert([assessment(execution, verdict, result)])
+            write_nodes(execution, folded)
+            Execution.objects.filter(pk=execution.pk).update(**{name: getattr(execution, name) for name in WRITTEN})
+            _close_group(execution)
     return True
+
+
+def _close_group(execution: Execution) -> None:
+    closing = examine_group(execution.group_id)
+    entries = [(events.EventKind.EXECUTION_FINISHED, _event(execution))]
+    if closing is not None and closing.event is not None:
+        entries.append(closing.event)
+    finished = int(execution.group.kind == Group.Kind.TRAINING)
+    told = events.Told(execution.run_id, entries, finished)
+    if closing is not None:
+        write_closing(closing, told.last() if closing.event else None)
 
 
 def storable(text: str) -> str:
@@ -88,12 +92,12 @@ def judged(execution: Execution, verdict: Verdict) -> Result:
     return outcome.judge(verdict, harness_end(execution), num_seen)
 
 
-def write_assessment(
+def assessment(
     execution: Execution, verdict: Verdict, result: Result, in_force: bool = True, flags: tuple[str, ...] = ()
 ) -> Assessment:
-    """The verdict as a row of its own. `flags` go beside those of the evaluator."""
+    """The verdict as a row of its own, not yet written. `flags` go beside those of the evaluator."""
     status = {Outcome.NO_WORK: Assessment.Status.NO_WORK, Outcome.UNRESOLVED: Assessment.Status.UNRESOLVED}
-    return Assessment.objects.create(
+    return Assessment(
         execution=execution,
         in_force=in_force,
         attempt=execution.attempt,
@@ -109,10 +113,18 @@ def write_assessment(
     )
 
 
+def write_assessment(
+    execution: Execution, verdict: Verdict, result: Result, in_force: bool = True, flags: tuple[str, ...] = ()
+) -> Assessment:
+    row = assessment(execution, verdict, result, in_force, flags)
+    row.save()
+    return row
+
+
 def write_nodes(execution: Execution, folded: Folded) -> None:
     """The folded tree as rows."""
     numbers = {node: number for number, node in enumerate(folded.tree.nodes())}
-    Node.objects.bulk_create(
+    rows = [
         Node(
             execution=execution,
             attempt=execution.attempt,
@@ -126,7 +138,8 @@ def write_nodes(execution: Execution, folded: Folded) -> None:
             tokens=encode_node(node.tokens()),
         )
         for node, number in numbers.items()
-    )
+    ]
+    insert(rows)
 
 
 def _describe_tree(execution: Execution, folded: Folded) -> None:

@@ -27,16 +27,16 @@ __all__ = ["app"]
 FOLDER_VARIABLE = "GYRE_BENCH_COUNTS"
 #: Asks for the pool's figures, which are then those since the last time.
 TELL = signal.SIGRTMIN + 5
-_CONTROL = re.compile(r'\s*"?(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)')
+_CONTROL = re.compile(r'[\s"]*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)')
 _LITERAL = re.compile(r"'(?:[^']|'')*'|\b\d+\b")
 
 
 @dataclass
 class Traffic:
-    """What went over the wire. A round trip ends when the server says that it is ready for the next query."""
+    """What went over the wire."""
 
     round_trips: int = 0
-    #: Round trips of explicit BEGIN, COMMIT, ROLLBACK and savepoints, which are among `round_trips`.
+    #: Those of `round_trips` that carried nothing but BEGIN, COMMIT, ROLLBACK or a savepoint.
     transaction_control: int = 0
     #: Explicit ones, and statements outside of any.
     transactions: int = 0
@@ -50,22 +50,26 @@ class Traffic:
 
 
 def traffic(lines: Iterator[str]) -> Traffic:
-    """Read what libpq wrote of one connection."""
-    found, in_transaction, text = Traffic(), False, ""
+    """Read what libpq wrote of one connection. Whenever the client waits for what it has sent, that is a round trip."""
+    found, in_transaction, sent = Traffic(), False, []
     for line in lines:
-        parts = line.rstrip("\n").split("\t")
-        match parts:
-            case ["F", _, "Query" | "Parse", statement, *_]:
-                text = statement
-            case ["F", _, "Bind", *_] if not text:
-                text = "(prepared)"
-            case ["B", _, "ReadyForQuery", status, *_]:
-                now_in = status.strip() != "I"
-                found.round_trips += 1
-                found.transactions += not in_transaction
-                found.transaction_control += bool(_CONTROL.match(text))
-                found.statements[_LITERAL.sub("?", text)[:120]] += 1
-                in_transaction, text = now_in, ""
+        match line.rstrip("\n").split("\t"):
+            case ["F", _, "Query", text, *_]:
+                sent.append(text)
+            case ["F", _, "Parse", _name, *_] as parts:
+                sent.append(parts[-1])
+            case ["F", _, *_] if not sent:
+                sent.append("")
+            case ["B", _, kind, *rest]:
+                if sent:
+                    found.round_trips += 1
+                    found.transaction_control += all(_CONTROL.match(text) for text in sent)
+                    found.statements.update(_LITERAL.sub("?", text.strip())[:120] for text in sent)
+                    sent = []
+                if kind == "ReadyForQuery":
+                    is_in = rest[0].strip() != "I"
+                    found.transactions += not in_transaction
+                    in_transaction = is_in
     return found
 
 

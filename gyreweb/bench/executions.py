@@ -47,7 +47,7 @@ NUM_GROUPS = 16
 EXECUTIONS_PER_GROUP = 8
 WARM_UP_GROUPS = 2
 BARE_ROUNDS = 24
-_BURST_S = 600.0
+_BURST_S = 120.0
 _LOOK_S = 0.5
 #: Statements that are shown with how often an execution has them sent.
 _SHOWN = 30

@@ -33,7 +33,7 @@ def test_round_trips_and_transactions_are_those_that_were_made(trace: tuple[psyc
     with place.open() as lines:
         found = traffic(lines)
     assert (found.round_trips, found.transaction_control, found.transactions) == (6, 2, 3)
-    assert found.statements[' "SELECT ?, ?"'] == 2
+    assert found.statements['"SELECT ?, ?"'] == 2
 
 
 def test_statements_sent_together_are_one_round_trip(trace: tuple[psycopg.Connection, Path]) -> None:
@@ -44,3 +44,15 @@ def test_statements_sent_together_are_one_round_trip(trace: tuple[psycopg.Connec
     connection.pgconn.untrace()
     with place.open() as lines:
         assert traffic(lines).round_trips == 1
+
+
+def test_what_is_read_within_a_pipeline_is_waited_for(trace: tuple[psycopg.Connection, Path]) -> None:
+    connection, place = trace
+    with connection.transaction(), connection.pipeline():
+        connection.execute("SELECT 1")
+        connection.execute("SELECT 2").fetchone()
+        connection.execute("SELECT 3")
+    connection.pgconn.untrace()
+    with place.open() as lines:
+        found = traffic(lines)
+    assert (found.round_trips, found.transactions) == (4, 1)  # BEGIN; 1 and 2; 3; COMMIT
