@@ -87,7 +87,7 @@ TEMPLATES = [
 def _database() -> dict[str, object]:
     """From `DATABASE_URL`. The embedded server sets that variable itself (gyreweb.embedded)."""
     size = env.integer("GYRE_DB_POOL_SIZE", 0)  # for processes with many threads that touch the database briefly
-    pool = {"pool": {"min_size": 1, "max_size": size, "timeout": 30}} if size else {}
+    pool = {"pool": {"min_size": -(-size // 2), "max_size": size, "timeout": 30}} if size else {}
     url = urlsplit(env.text("DATABASE_URL", "postgresql://postgres@127.0.0.1:5432/gyre"))
     return {
         "ENGINE": "django.db.backends.postgresql",

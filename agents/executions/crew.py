@@ -44,17 +44,19 @@ class Crew(Generic[Work]):
         try:
             while limit := self._next_look():
                 self._hand_out(self._take(limit), limit)
-        finally:
-            close_old_connections()
+        except BaseException:
             with self._lock:
                 self._is_looking = False
+            raise
+        finally:
+            close_old_connections()
 
     def end(self) -> None:
         """Take nothing more."""
         self._ended.set()
 
     def _next_look(self) -> int:
-        """How much to take now; 0 when nobody has rung since the last look, or no thread is free."""
+        """How much to take now; 0, and the look is over, when nobody has rung since the last or no thread is free."""
         with self._lock:
             limit = min(self._free, AT_ONCE)
             if not self._is_rung or self._ended.is_set() or not limit:

@@ -6,14 +6,16 @@ is counted twice, whoever sends it: Django, psycopg, its pool. A signal has the 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
@@ -27,6 +29,7 @@ __all__ = ["app"]
 FOLDER_VARIABLE = "GYRE_BENCH_COUNTS"
 #: Asks for the pool's figures, which are then those since the last time.
 TELL = signal.SIGRTMIN + 5
+SUFFIX = ".trace"
 _CONTROL = re.compile(r'[\s"]*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)')
 _LITERAL = re.compile(r"'(?:[^']|'')*'|\b\d+\b")
 
@@ -73,19 +76,33 @@ def traffic(lines: Iterator[str]) -> Traffic:
     return found
 
 
-def _count(folder: Path) -> None:
+def trace_connections(folder: Path) -> None:
+    """From now on every connection that psycopg opens in this process writes its messages to a file of its own."""
     connect = psycopg.Connection.connect.__func__  # type: ignore[attr-defined]
-    number = iter(range(1 << 30))
+    numbers = itertools.count()
 
-    def counted(cls: type[Any], *args: Any, **kwargs: Any) -> Any:
+    def traced(cls: type[Any], *args: Any, **kwargs: Any) -> Any:
         connection = connect(cls, *args, **kwargs)
-        file = os.open(folder / f"{os.getpid()}-{next(number)}.trace", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        connection.pgconn.trace(file)
+        place = folder / f"{os.getpid()}-{next(numbers)}{SUFFIX}"
+        connection.pgconn.trace(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
         connection.pgconn.set_trace_flags(Trace.SUPPRESS_TIMESTAMPS)
         return connection
 
-    psycopg.Connection.connect = classmethod(counted)  # type: ignore[assignment,method-assign]
+    psycopg.Connection.connect = classmethod(traced)  # type: ignore[assignment,method-assign]
+    psycopg.connect = psycopg.Connection.connect
 
+
+def total(folder: Path, sizes: Mapping[Path, int] = MappingProxyType({})) -> Traffic:
+    """All that was written to files of `folder`, less what they held before: `sizes`."""
+    found = Traffic()
+    for place in folder.glob(f"*{SUFFIX}"):
+        with place.open(errors="replace") as file:
+            file.seek(sizes.get(place, 0))
+            found.add(traffic(file))
+    return found
+
+
+def _tell_when_asked(folder: Path) -> None:
     def tell(_number: int, _frame: object) -> None:
         from django.db import connection
 
@@ -97,4 +114,5 @@ def _count(folder: Path) -> None:
 
 
 if folder := os.environ.get(FOLDER_VARIABLE):
-    _count(Path(folder))
+    trace_connections(Path(folder))
+    _tell_when_asked(Path(folder))

@@ -86,6 +86,7 @@ def run(num_groups: int = NUM_GROUPS, per_group: int = EXECUTIONS_PER_GROUP) -> 
         before, started = site.plant.cpu(), time.monotonic()
         burst = site.burst(num_groups, per_group)
         used, wall_s = site.plant.cpu(), time.monotonic() - started
+        print(f"the burst took {wall_s:.0f} s; now the same with its database traffic written down", file=sys.stderr)
         site.plant.stop(WORKERS)
         counts = _counted(site, home / "counts", num_groups, per_group)
         count = num_groups * per_group
@@ -195,14 +196,10 @@ def _counted(site: Site, folder: Path, num_groups: int, per_group: int) -> Count
     pids = [site.plant.pid(name) for name in WORKERS]
     site.burst(WARM_UP_GROUPS, per_group)
     _pools(folder, pids)
-    sizes = {place: place.stat().st_size for place in folder.glob("*.trace")}
+    sizes = {place: place.stat().st_size for place in folder.glob(f"*{counted.SUFFIX}")}
     site.burst(num_groups, per_group)
     pools = _pools(folder, pids)
-    total = counted.Traffic()
-    for place in folder.glob("*.trace"):
-        with place.open(errors="replace") as file:
-            file.seek(sizes.get(place, 0))
-            total.add(counted.traffic(file))
+    total = counted.total(folder, sizes)
     for statement, times in total.statements.most_common(_SHOWN):
         print(f"{times / (num_groups * per_group):8.2f}  {statement}", file=sys.stderr)
     return Counts(
