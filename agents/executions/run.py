@@ -46,6 +46,7 @@ def take_queued(worker: Worker, limit: int) -> list[Lease]:
     if reason := disk.shortage(worker.home):
         disk.pause_runs(reason)
         return []
+    # Repeated after a commit of unknown outcome, it takes others; those of the lost answer start again by their leases.
     leased = leases.persistently(lambda: leases.lease_queued(worker.owner, limit))
     if not leased:
         disk.resume_runs(worker.home)

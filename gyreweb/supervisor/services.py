@@ -50,7 +50,7 @@ def all_services(home: Path, host: str, ports: Ports) -> list[Service]:
         Service("cellhost", (python, "-m", "trainers.cells.host"), _cell_host(home)),
         Service("web", (python, *web), _http(host, ports.web, "/login/")),
         *(_proxy(home, number, port) for number, port in enumerate(ports.proxies)),
-        _worker("worker-executions", "executions", threads=160, connections=12),
+        _worker("worker-executions", "executions", threads=160, connections=24),
         _worker("worker-control", "evaluation,cells,control", threads=24, connections=8),
         Service("scheduler", (python, "manage.py", "run_scheduler"), lambda _log: True),
     ]
