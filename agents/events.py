@@ -1,5 +1,6 @@
 """The run's event log: a row per change of state, numbered without gaps, and a doorbell after commit."""
 
+import json
 import logging
 from collections.abc import Sequence
 from enum import StrEnum
@@ -65,20 +66,41 @@ def record(run_id: int, kind: EventKind, payload: dict[str, Any] | None = None) 
     return record_all(run_id, [(kind, payload or {})])
 
 
+_RECORD = """
+WITH numbered AS (
+    UPDATE agents_run SET event_seq = event_seq + jsonb_array_length(%(events)s::jsonb),
+        finished = finished + %(finished)s
+    WHERE id = %(run)s RETURNING event_seq, event_seq - jsonb_array_length(%(events)s::jsonb) AS first
+), told AS (
+    INSERT INTO agents_runevent (run_id, seq, kind, payload, created_at)
+    SELECT %(run)s, n.first + e.ordinality, e.value ->> 0, e.value -> 1, statement_timestamp()
+    FROM numbered n, jsonb_array_elements(%(events)s::jsonb) WITH ORDINALITY e
+)
+SELECT event_seq FROM numbered
+"""
+
+
 def record_all(run_id: int, entries: Sequence[tuple[EventKind, dict[str, Any]]]) -> int:
     """Append several events at once, as `record` does for one. Returns the seq of the last."""
-    with transaction.atomic(savepoint=False), connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE agents_run SET event_seq = event_seq + %s WHERE id = %s RETURNING event_seq", [len(entries), run_id]
-        )
-        last: int = cursor.fetchone()[0]
-        first = last - len(entries) + 1
-        RunEvent.objects.bulk_create(
-            RunEvent(run_id=run_id, seq=first + index, kind=kind, payload=payload)
-            for index, (kind, payload) in enumerate(entries)
-        )
+    last = Told(run_id, entries).last()
     transaction.on_commit(lambda: ring(run_id, last), robust=True)
     return last
+
+
+class Told:
+    """Events that are appended inside the caller's transaction, in one statement; reading their seq may wait for it.
+
+    `finished` raises the run's count of finished executions by so many. No doorbell: the scheduler rings that of a live
+    run when it sees `event_seq` rise, as it does for events of the proxy and the cells.
+    """
+
+    def __init__(self, run_id: int, entries: Sequence[tuple[EventKind, dict[str, Any]]], finished: int = 0) -> None:
+        self._cursor = connection.cursor()
+        self._cursor.execute(_RECORD, {"run": run_id, "events": json.dumps(entries), "finished": finished})
+
+    def last(self) -> int:
+        """The seq of the last."""
+        return int(self._cursor.fetchone()[0])
 
 
 def ring(run_id: int, seq: int) -> None:

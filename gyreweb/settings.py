@@ -90,10 +90,9 @@ TEMPLATES = [
 
 def _database() -> dict[str, object]:
     """From `DATABASE_URL`. The embedded server sets that variable itself (gyreweb.embedded)."""
-    size = env.integer(
-        "GYRE_DB_POOL_SIZE", 0, lowest=0
-    )  # for processes with many threads that touch the database briefly
-    pool = {"pool": {"min_size": 1, "max_size": size, "timeout": 30}} if size else {}
+    # For processes with many threads that touch the database briefly.
+    size = env.integer("GYRE_DB_POOL_SIZE", 0, lowest=0)
+    pool = {"pool": {"min_size": -(-size // 2), "max_size": size, "timeout": 30}} if size else {}
     url = urlsplit(env.text("DATABASE_URL", "postgresql://postgres@127.0.0.1:5432/gyre"))
     return {
         "ENGINE": "django.db.backends.postgresql",
@@ -103,7 +102,8 @@ def _database() -> dict[str, object]:
         "HOST": unquote(url.hostname or ""),
         "PORT": url.port or 5432,
         "CONN_MAX_AGE": 0,
-        "CONN_HEALTH_CHECKS": True,
+        # Threads of a pool repeat what fails and replace broken connections (agents.executions.leases.persistently).
+        "CONN_HEALTH_CHECKS": not size,
         "OPTIONS": {"connect_timeout": 5, **pool},
     }
 

@@ -118,7 +118,7 @@ def _queue(run: Run, count: int, kind: str, evaluation: int | None) -> None:
         cursor.execute(_QUEUE, {"run": run.pk, "count": count, "kind": kind, "evaluation": evaluation})
         num_queued = cursor.rowcount
     _require(num_queued > 0, "no execution waits any more")
-    wakes.wake(wakes.RUN_EXECUTION, times=num_queued)
+    wakes.wake_for(wakes.RUN_EXECUTION, num_queued)
 
 
 def _switch(work: Work, decision: Decision) -> None:

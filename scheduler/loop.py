@@ -37,7 +37,6 @@ CHORES_EVERY_S = 1.0
 MEASURE_EVERY_S = 5.0
 REWAKE_EVERY_S = 3.0
 RETENTION_EVERY_S = 600.0
-MAX_REWAKES = 32
 #: Failing ticks in a row before the run is paused with the error.
 MAX_FAILURES = 10
 LEADER_LOCK = 7_919_001
@@ -99,12 +98,12 @@ class Loop:
         self._watch_clock(run)
         if num := expire_leases(run.pk):
             log.warning("run %s: %s executions lost their worker and start again", run.pk, num)
-            wakes.wake(wakes.RUN_EXECUTION, times=num)
+            wakes.wake_for(wakes.RUN_EXECUTION, num)
         if self._due("rewake", REWAKE_EVERY_S):
             if waiting := num_long_queued(run.pk, REWAKE_EVERY_S):
-                wakes.wake(wakes.RUN_EXECUTION, times=min(waiting, MAX_REWAKES))
+                wakes.wake_for(wakes.RUN_EXECUTION, waiting)
             if waiting := num_long_unevaluated(run.pk, REWAKE_EVERY_S):
-                wakes.wake(wakes.EVALUATE_EXECUTION, times=min(waiting, MAX_REWAKES))
+                wakes.wake_for(wakes.EVALUATE_EXECUTION, waiting)
         # After a pause of the database every heartbeat is old: first listen, then judge.
         if self.clock() - (self.watching_since_s or 0.0) > SILENCE_S:
             mark_silent(run, SILENCE_S)

@@ -6,6 +6,8 @@ from celery import current_app
 from django.db import transaction
 from kombu.exceptions import OperationalError
 
+from agents.executions.crew import AT_ONCE
+
 log = logging.getLogger(__name__)
 
 RUN_EXECUTION = "agents.tasks.run_execution"
@@ -13,11 +15,17 @@ EVALUATE_EXECUTION = "agents.tasks.evaluate_execution"
 LAUNCH_CELLS = "scheduler.tasks.launch_cells"
 ENFORCE_RETENTION = "gyreweb.tasks.enforce_retention"
 RUN_WHAT_IF = "scheduler.tasks.run_what_if"
+MAX_WAKES = 32
 
 
 def wake(task: str, *arguments: object, times: int = 1) -> None:
     """Send after the current transaction has committed."""
     transaction.on_commit(lambda: _send(task, arguments, times), robust=True)
+
+
+def wake_for(task: str, num_waiting: int) -> None:
+    """Ring for so many executions: a worker takes several per message, and several workers share them."""
+    wake(task, times=min(-(-num_waiting // AT_ONCE), MAX_WAKES))
 
 
 def _send(task: str, arguments: tuple[object, ...], times: int) -> None:

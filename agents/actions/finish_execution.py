@@ -9,7 +9,6 @@ import math
 from typing import Any
 
 from django.db import InterfaceError, OperationalError, transaction
-from django.db.models import F
 from django.utils import timezone
 
 from agents import events
@@ -20,7 +19,8 @@ from agents.core.bounds import storable
 from agents.core.codec import encode_node
 from agents.core.fold import Folded, fold
 from agents.core.outcome import HarnessEnd, Outcome, Reason, Result, Status, Verdict
-from agents.models import Assessment, Call, Execution, Group, Node, Run
+from agents.models import Assessment, Call, Execution, Group, Node
+from agents.pipelined import insert, pipelined
 from agents.recorded import calls_of
 
 log = logging.getLogger(__name__)
@@ -71,25 +71,27 @@ def _finish(execution_id: int, attempt: int, verdict: Verdict, end: HarnessEnd, 
         calls = calls_of([execution.pk])[execution.pk] if with_tree else []
         folded = fold(call.recorded for call in calls)
         result = outcome.judge(verdict, end, sum(call.recorded.acknowledged for call in calls))
-        write_assessment(execution, verdict, result)
-        write_nodes(execution, folded)
         _describe_tree(execution, folded)
         execution.num_false_forks = sum(call.false_fork for call in calls)
         _close(execution, result, end)
-        execution.save(update_fields=WRITTEN)
-        closing = examine_group(execution.group_id)
-        entries = [(events.EventKind.EXECUTION_FINISHED, _event(execution))]
-        if closing is not None and closing.event is not None:
-            entries.append(closing.event)
-        if execution.group.kind == Group.Kind.TRAINING:
-            counter = Run.objects.filter(pk=execution.run_id)
-            if not with_tree:  # a counter that is wrong already is no reason to keep the execution
-                counter = counter.filter(finished__lt=F("launched"))
-            counter.update(finished=F("finished") + 1)
-        seq = events.record_all(execution.run_id, entries)
-        if closing is not None:
-            write_closing(closing, seq if closing.event else None)
+        with pipelined():
+            insert([assessment(execution, verdict, result)])
+            write_nodes(execution, folded)
+            Execution.objects.filter(pk=execution.pk).update(**{name: getattr(execution, name) for name in WRITTEN})
+            _close_group(execution, trusts_counters=with_tree)
     return True
+
+
+def _close_group(execution: Execution, *, trusts_counters: bool) -> None:
+    """Without `trusts_counters` one that is wrong already is no reason to keep the execution."""
+    closing = examine_group(execution.group_id)
+    entries = [(events.EventKind.EXECUTION_FINISHED, _event(execution))]
+    if closing is not None and closing.event is not None:
+        entries.append(closing.event)
+    run, counts = execution.run, execution.group.kind == Group.Kind.TRAINING
+    told = events.Told(run.pk, entries, int(counts and (trusts_counters or run.finished < run.launched)))
+    if closing is not None:
+        write_closing(closing, told.last() if closing.event else None)
 
 
 def harness_end(execution: Execution) -> HarnessEnd:
@@ -110,12 +112,12 @@ def judged(execution: Execution, verdict: Verdict) -> Result:
     return outcome.judge(verdict, harness_end(execution), num_seen)
 
 
-def write_assessment(
+def assessment(
     execution: Execution, verdict: Verdict, result: Result, in_force: bool = True, flags: tuple[str, ...] = ()
 ) -> Assessment:
-    """The verdict as a row of its own. `flags` go beside those of the evaluator."""
+    """The verdict as a row of its own, not yet written. `flags` go beside those of the evaluator."""
     status = {Outcome.NO_WORK: Assessment.Status.NO_WORK, Outcome.UNRESOLVED: Assessment.Status.UNRESOLVED}
-    return Assessment.objects.create(
+    return Assessment(
         execution=execution,
         in_force=in_force,
         attempt=execution.attempt,
@@ -131,10 +133,18 @@ def write_assessment(
     )
 
 
+def write_assessment(
+    execution: Execution, verdict: Verdict, result: Result, in_force: bool = True, flags: tuple[str, ...] = ()
+) -> Assessment:
+    row = assessment(execution, verdict, result, in_force, flags)
+    row.save()
+    return row
+
+
 def write_nodes(execution: Execution, folded: Folded) -> None:
     """The folded tree as rows."""
     numbers = {node: number for number, node in enumerate(folded.tree.nodes())}
-    Node.objects.bulk_create(
+    rows = [
         Node(
             execution=execution,
             attempt=execution.attempt,
@@ -148,7 +158,8 @@ def write_nodes(execution: Execution, folded: Folded) -> None:
             tokens=encode_node(node.tokens()),
         )
         for node, number in numbers.items()
-    )
+    ]
+    insert(rows)
 
 
 def _describe_tree(execution: Execution, folded: Folded) -> None:

@@ -11,6 +11,7 @@ from agents.actions.finish_execution import finish_execution
 from agents.config import RunConfig
 from agents.core.outcome import Reason, Status, Verdict
 from agents.executions import disk, leases
+from agents.executions.heartbeat import Hold
 from agents.executions.keeping import keep
 from agents.executions.leases import Lease
 from agents.executions.worker import Worker
@@ -22,29 +23,52 @@ from agents.harness.worksite import Worksite
 log = logging.getLogger(__name__)
 
 
+#: An evaluation of at most so long is done by the worker that ran the harness, which then holds its thread.
+SHORT_S = 60.0
+
+
+def is_short(site: Worksite, config: RunConfig) -> bool:
+    """Whether the evaluator needs no thread of its own: its limits are short, and it needs no files but those here."""
+    verifier = site.task.config.verifier
+    return verifier.environment_mode == "shared" and min(config.evaluation_timeout_s, verifier.timeout_s) <= SHORT_S
+
+
 def evaluate_next(worker: Worker) -> bool:
     """Evaluate the execution that has waited longest. False when none waits, or the disk is full."""
+    taken = take_evaluations(worker, 1)
+    for lease in taken:
+        evaluate_attempt(worker, lease)
+    return bool(taken)
+
+
+def take_evaluations(worker: Worker, limit: int) -> list[Lease]:
+    """Lease those that have waited longest, at most `limit`; none while the disk is full."""
     if worker.disk.holds_evaluation():
-        return False
-    lease = leases.lease_evaluation(worker.owner)
-    if lease is None:
-        return False
-    began = time.monotonic()
+        return []
+    return leases.persistently(lambda: leases.lease_evaluations(worker.owner, limit))
+
+
+def evaluate_attempt(worker: Worker, lease: Lease) -> None:
     with worker.heartbeat.holding(lease) as hold:
-        try:
-            verdict, site = _judge(worker, lease)
-        except disk.Full:
-            leases.give_up_one(lease, str(disk.Full()))
-            return False
-        if worker.disk.was_full_since(began) and not hold.lost.is_set():
-            leases.give_up_one(lease, str(disk.Full()))
-            return False
-        if hold.lost.is_set():
-            return True
-        leases.persistently(lambda: finish_execution(lease.execution_id, lease.attempt, verdict, lease.end))
-        if site is not None:
-            site.workspace.remove()
-    return True
+        evaluate_leased(worker, lease, hold)
+
+
+def evaluate_leased(worker: Worker, lease: Lease, hold: Hold) -> None:
+    """Evaluate an attempt whose lease is kept alive by the caller. What met a full disk is evaluated again later."""
+    began = time.monotonic()
+    try:
+        verdict, site = _judge(worker, lease)
+    except disk.Full:
+        leases.give_up_one(lease, str(disk.Full()))
+        return
+    if hold.lost.is_set():
+        return
+    if worker.disk.was_full_since(began):
+        leases.give_up_one(lease, str(disk.Full()))
+        return
+    leases.persistently(lambda: finish_execution(lease.execution_id, lease.attempt, verdict, lease.end))
+    if site is not None:
+        site.workspace.remove()
 
 
 def _judge(worker: Worker, lease: Lease) -> tuple[Verdict, Worksite | None]:

@@ -87,11 +87,13 @@ class Heartbeat:
             try:
                 ids = [execution_id for execution_id, _ in holds]
                 if time.monotonic() - renewed >= _RENEW_S:
-                    leases.renew(self.owner, ids)
+                    live = leases.renew(self.owner, ids)
                     renewed = time.monotonic()
-                live = leases.live_attempts(self.owner, ids)
+                else:
+                    live = leases.live_attempts(self.owner, ids)
             except DatabaseError as error:
                 log.warning("leases could not be looked at, trying again: %s", error)
+                leases.replace_broken_connections()
                 continue
             for name, hold in holds.items():
                 if name not in live and not hold.lost.is_set() and self._is_held(name):

@@ -12,9 +12,11 @@ import socket
 import time
 from pathlib import Path
 
+from django.db import connection
 from django.utils import timezone
 
 from agents.config import RunConfig
+from agents.executions import lease_rows
 from agents.executions.leases import Lease, brief_connection, persistently
 from agents.harness.sandbox.archive import TooLarge, pack
 from agents.harness.sandbox.workspace import Workspace
@@ -36,24 +38,27 @@ def keep(home: Path, lease: Lease, workspace: Workspace) -> None:
     """Archive the workspace and say so in its row. Does nothing when this attempt's row is there already."""
     if lease.config.retain_workspaces == 0:
         return
-    with brief_connection():
-        known = KeptWorkspace.objects.filter(execution=lease.execution_id).first()
+    known = lease.kept
     if known is not None and known.attempt == lease.attempt:
         return  # an evaluator that died has worked on the files since
     target = folder(home, lease.run_id) / f"{lease.execution_id}-{lease.attempt}.tar.zst"
     problem = _pack(home, lease.config, workspace, target)
     found = {
+        "execution": lease.execution_id,
         "attempt": lease.attempt,
         "host": socket.gethostname(),
         "path": "" if problem else str(target),
         "num_bytes": 0 if problem else target.stat().st_size,
         "problem": problem,
-        "deleted_at": None,
-        "created_at": timezone.now(),
     }
-    persistently(lambda: KeptWorkspace.objects.update_or_create(execution_id=lease.execution_id, defaults=found))
+    persistently(lambda: _write(found))
     if known is not None and known.path:
         Path(known.path).unlink(missing_ok=True)
+
+
+def _write(found: dict[str, object]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(lease_rows.KEPT, found)
 
 
 def _pack(home: Path, config: RunConfig, workspace: Workspace, target: Path) -> str:

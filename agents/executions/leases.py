@@ -6,27 +6,26 @@ Rows are locked in the order execution, group, run.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import secrets
 import time
+from collections import namedtuple
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import timedelta
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from django.db import InterfaceError, OperationalError, close_old_connections, connection, transaction
-from django.db.models import F, Q
+from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections, connection
 from django.db.models.functions import Now
+from psycopg_pool import PoolTimeout
 
-from agents import events
-from agents.actions.finish_execution import harness_end
 from agents.config import RunConfig, parse
-from agents.core.outcome import HarnessEnd
-from agents.core.roles import Role
-from agents.executions import outages, proxies
-from agents.models import Call, Execution, Group, Run
+from agents.core.outcome import HarnessEnd, Reason
+from agents.executions import lease_rows, outages, proxies
+from agents.models import Execution, Run
 
 LEASE_S = 30.0
 _OUTLAST_S = 60.0
@@ -34,6 +33,14 @@ _RETRY_S = 0.5
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 State = Execution.State
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An archive of an attempt's files; `path` is empty when nothing was kept."""
+
+    attempt: int
+    path: str
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,8 @@ class Lease:
     #: Where the proxy that owns the attempt is reached; None: at the worker's default.
     proxy_socket: Path | None = None
     end: HarnessEnd = field(default_factory=HarnessEnd)
+    #: What was kept of the execution's files before this lease.
+    kept: Kept | None = None
 
     def rows(self) -> Any:
         """The execution's row while this attempt is still the live one."""
@@ -75,80 +84,92 @@ def persistently(action: Callable[[], T]) -> T:
             with brief_connection():
                 return action()
         except (OperationalError, InterfaceError) as error:
-            connection.close()
             if time.monotonic() > deadline:
                 raise
+            replace_broken_connections()
             log.warning("database: %s; trying again", error)
             time.sleep(_RETRY_S)
 
 
-def expiry() -> Any:
-    return Now() + timedelta(seconds=LEASE_S)
+def replace_broken_connections() -> None:
+    """After a restart of the database. Connections are not asked whether they work before each use."""
+    with suppress(DatabaseError, PoolTimeout):
+        connection.close()
+    if pool := connection.pool:
+        pool.check()
 
 
 def lease_next(owner: str) -> Lease | None:
     """Take the oldest queued execution: it runs, under a key of its own (proxy.md "Address and identity")."""
-    key = secrets.token_urlsafe(24)
-    with brief_connection(), transaction.atomic():
-        execution = _first(Q(state=State.QUEUED, run__state__in=(Run.State.STARTING, Run.State.RUNNING)), "queued_at")
-        if execution is None:
-            return None
-        execution.proxy = proxies.choose()
-        Execution.objects.filter(pk=execution.pk).update(
-            state=State.RUNNING,
-            proxy=execution.proxy,
-            lease_owner=owner,
-            lease_expires_at=expiry(),
-            key_hash=hashlib.sha256(key.encode()).digest(),
-            launched_at=Now(),
-            harness_started_at=None,
-            harness_ended_at=None,
-            harness_log="",
-            held_s=0.0,
-            sandbox={},
-            harness={},
-        )
-        if execution.attempt == 1 and execution.group.kind == Group.Kind.TRAINING:
-            Run.objects.filter(pk=execution.run_id).update(launched=F("launched") + 1)
-        payload = {"execution": execution.pk, "group": execution.group_id, "attempt": execution.attempt}
-        events.record(execution.run_id, events.EventKind.EXECUTION_LAUNCHED, payload)
-        return _lease(execution, key)
+    return next(iter(lease_queued(owner, 1)), None)
+
+
+def lease_queued(owner: str, limit: int) -> list[Lease]:
+    """Take the oldest queued executions, at most `limit`, each under a key of its own."""
+    keys = [secrets.token_urlsafe(24) for _ in range(limit)]
+    with brief_connection():
+        chosen = proxies.spread(limit)
+        values = {
+            "owner": owner,
+            "lease_s": LEASE_S,
+            "limit": limit,
+            "keys": [hashlib.sha256(key.encode()).digest() for key in keys],
+            "proxies": [proxy.id if proxy else None for proxy in chosen],
+        }
+        rows = _fetched(lease_rows.QUEUED, values)
+    sockets = [Path(proxy.socket) if proxy else None for proxy in chosen]
+    return [
+        _lease(row, key=keys[row.place - 1], proxy_socket=sockets[row.place - 1])
+        for row in sorted(rows, key=lambda row: row.place)
+    ]
 
 
 def lease_evaluation(owner: str) -> Lease | None:
     """Take an execution whose harness has ended and that nobody evaluates."""
-    free = Q(lease_expires_at__isnull=True) | Q(lease_expires_at__lt=Now())
-    with brief_connection(), transaction.atomic():
-        execution = _first(Q(state=State.EVALUATING, run__state__in=Run.LIVE_STATES) & free, "harness_ended_at")
-        if execution is None:
-            return None
-        lost = execution.lost_attempts + bool(execution.lease_owner)
-        Execution.objects.filter(pk=execution.pk).update(
-            lease_owner=owner, lease_expires_at=expiry(), lost_attempts=lost
+    return next(iter(lease_evaluations(owner, 1)), None)
+
+
+def lease_evaluations(owner: str, limit: int) -> list[Lease]:
+    """Take those that have waited longest, at most `limit`."""
+    with brief_connection():
+        rows = _fetched(
+            lease_rows.EVALUATIONS,
+            {"owner": owner, "lease_s": LEASE_S, "limit": limit, "live": [str(state) for state in Run.LIVE_STATES]},
         )
-        return _lease(execution)
+    return [_lease(row, end=_end(row), kept=_kept(row)) for row in rows]
 
 
-def _first(condition: Q, order: str) -> Execution | None:
-    rows = Execution.objects.select_for_update(skip_locked=True, of=("self",), no_key=True).select_related(
-        "group__task", "run"
-    )
-    return rows.filter(condition).order_by(order, "pk").first()
+def _fetched(statement: str, values: dict[str, Any]) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        row_type = namedtuple("Row", [column.name for column in cursor.description])  # type: ignore[misc]
+        return [row_type(*values) for values in cursor.fetchall()]
 
 
-def _lease(execution: Execution, key: str = "") -> Lease:
-    task = execution.group.task
+def _lease(row: Any, **more: Any) -> Lease:
     return Lease(
-        execution_id=execution.pk,
-        attempt=execution.attempt,
-        run_id=execution.run_id,
-        task_path=Path(task.path),
-        task_digest=task.digest,
-        config=parse(execution.run.config),
-        key=key,
-        proxy_socket=Path(execution.proxy.socket) if key and execution.proxy is not None else None,
-        end=harness_end(execution),
+        execution_id=row.execution,
+        attempt=row.attempt,
+        run_id=row.run,
+        task_path=Path(row.task_path),
+        task_digest=row.task_digest,
+        config=_config(row.config),
+        **more,
     )
+
+
+@lru_cache(maxsize=64)
+def _config(text: str) -> RunConfig:
+    """Executions of one run share it."""
+    return parse(json.loads(text))
+
+
+def _end(row: Any) -> HarnessEnd:
+    return HarnessEnd(row.exit_code, Reason(row.timeout) if row.timeout else None, row.malformed, row.hit_turn_limit)
+
+
+def _kept(row: Any) -> Kept | None:
+    return None if row.kept_attempt is None else Kept(row.kept_attempt, row.kept_path)
 
 
 def harness_started(lease: Lease, sandbox: dict[str, Any], harness: dict[str, object]) -> bool:
@@ -161,39 +182,36 @@ def held_s(lease: Lease) -> float:
     return persistently(lambda: outages.held_s(lease.execution_id, lease.attempt))
 
 
-def malformed_calls(lease: Lease) -> int:
-    """Replies with a tool call that could not be read, as the proxy saw them; most harnesses do not count them."""
-    rows = Call.objects.filter(execution=lease.execution_id, attempt=lease.attempt, malformed=True)
-    return persistently(lambda: rows.exclude(role=Role.AUXILIARY).count())
+def harness_ended(lease: Lease, end: HarnessEnd, text: str, evaluator: str = "") -> Lease | None:
+    """The harness has ended: no key any more, the file tree stays. Its calls that could not be read are counted as the
+    proxy saw them: most harnesses do not count them.
+
+    Gives the lease under which the attempt is evaluated by `evaluator`; without one no one holds it, and the evaluators
+    are to take it. None when the attempt is not the live one.
+    """
+    values = {
+        "execution": lease.execution_id,
+        "attempt": lease.attempt,
+        "owner": evaluator,
+        "lease_s": LEASE_S,
+        "exit_code": end.exit_code,
+        "log": text,
+        "malformed": end.num_malformed_calls,
+        "hit_turn_limit": end.hit_turn_limit,
+        "timeout": end.timeout or "",
+    }
+    rows = persistently(lambda: _fetched(lease_rows.HARNESS_ENDED, values))
+    if not rows:
+        return None
+    counted = replace(end, num_malformed_calls=rows[0].malformed)
+    return replace(lease, key="", end=counted, kept=_kept(rows[0]))
 
 
-def harness_ended(lease: Lease, end: HarnessEnd, text: str) -> bool:
-    """Hand the attempt to the evaluators: no lease, no key, the file tree stays. False when it is not the live one."""
-    return persistently(lambda: _hand_over(lease, end, text))
-
-
-def _hand_over(lease: Lease, end: HarnessEnd, text: str) -> bool:
-    with transaction.atomic():
-        row = lease.rows().select_for_update(no_key=True).first()
-        if row is None or row.state == State.EVALUATING:
-            return row is not None
-        row.state, row.lease_owner, row.lease_expires_at, row.key_hash = State.EVALUATING, "", None, None
-        row.harness_ended_at, row.harness_exit, row.harness_log = Now(), end.exit_code, text
-        row.num_malformed_calls, row.hit_turn_limit = end.num_malformed_calls, end.hit_turn_limit
-        row.timed_out = end.timeout is not None
-        row.sandbox = {**row.sandbox, "timeout": end.timeout or ""}
-        row.save(
-            update_fields=[
-                "state", "lease_owner", "lease_expires_at", "key_hash", "harness_ended_at", "harness_exit",
-                "harness_log", "num_malformed_calls", "hit_turn_limit", "timed_out", "sandbox",
-            ]
-        )  # fmt: skip
-        return True
-
-
-def renew(owner: str, execution_ids: list[int]) -> None:
+def renew(owner: str, execution_ids: list[int]) -> set[tuple[int, int]]:
+    """Which of these executions this worker still holds, as (execution, attempt); their leases are renewed."""
+    values = {"owner": owner, "lease_s": LEASE_S, "executions": execution_ids}
     with brief_connection():
-        Execution.objects.filter(pk__in=execution_ids, lease_owner=owner).update(lease_expires_at=expiry())
+        return {(row.execution, row.attempt) for row in _fetched(lease_rows.RENEWED, values)}
 
 
 def give_up(owner: str, reason: str = "") -> None:

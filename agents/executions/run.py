@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
+from enum import Enum
 from pathlib import Path
 
 from django.db import InterfaceError, OperationalError
@@ -15,6 +16,7 @@ from django.db import InterfaceError, OperationalError
 from agents.actions.finish_execution import finish_execution, storable
 from agents.core.outcome import HarnessEnd, Reason, Status, Verdict
 from agents.executions import disk, leases, pauses
+from agents.executions.evaluate import evaluate_leased, is_short
 from agents.executions.heartbeat import Hold
 from agents.executions.leases import Lease
 from agents.executions.worker import Worker
@@ -36,44 +38,68 @@ _HELD_LOOK_S = 0.5
 
 def run_next(worker: Worker) -> bool:
     """Run the oldest queued execution to the end of its harness. False when none is queued."""
+    return any(run_attempt(worker, lease) is not Ending.GIVEN_UP for lease in take_queued(worker, 1))
+
+
+def take_queued(worker: Worker, limit: int) -> list[Lease]:
+    """Lease the oldest queued executions, at most `limit`; none while the disk is full."""
     if worker.disk.look():
-        return False
-    lease = leases.lease_next(worker.owner)
-    if lease is None:
-        return False
+        return []
+    # Repeated after a commit of unknown outcome, it takes others; those of the lost answer start again by their leases.
+    return leases.persistently(lambda: leases.lease_queued(worker.owner, limit))
+
+
+class Ending(Enum):
+    """What became of a leased attempt in this worker."""
+
+    OVER = "over"  # finished, lost or cancelled
+    TO_EVALUATE = "to evaluate"  # its harness has ended, and no one holds it
+    GIVEN_UP = "given up"  # this machine lacks something; it starts again when that is there
+
+
+def run_attempt(worker: Worker, lease: Lease, evaluates: bool = False) -> Ending:
+    """Run an attempt to the end of its harness. With `evaluates` also its evaluator, where that is short."""
     began = time.monotonic()
     with worker.heartbeat.holding(lease) as hold:
+        attempt = _Attempt(worker, lease, hold, evaluates)
         try:
-            _Attempt(worker, lease, hold).run()
+            attempt.run()
         except (OperationalError, InterfaceError):
             raise  # the lease expires and the execution starts again
         except InstallError as error:
             pauses.pause_run(lease.run_id, pauses.NOT_INSTALLED, f"{error}\nThen resume the run.")
             leases.give_up_one(lease)
-            return False
+            return Ending.GIVEN_UP
         except disk.Full as error:
             _retried(worker, hold, str(error))
-            return False
+            return Ending.GIVEN_UP
         except SandboxError as error:
             if worker.disk.was_full_since(began):
                 _retried(worker, hold, f"{disk.Full()}: {error}")
-                return False
+                return Ending.GIVEN_UP
             _unresolved(worker, hold, error.code, str(error))
         except (BadTask, OSError) as error:
             if disk.is_full(error):
                 worker.disk.met(error)
                 _retried(worker, hold, f"{disk.Full()}: {error}")
-                return False
+                return Ending.GIVEN_UP
             _unresolved(worker, hold, Reason.SANDBOX_NEVER_HEALTHY, str(error))
         except Exception as error:
             log.exception("execution %s attempt %s failed", lease.execution_id, lease.attempt)
             _unresolved(worker, hold, Reason.HARNESS_NEVER_HEALTHY, f"{type(error).__name__}: {error}")
-    return True
+        if attempt.evaluation is not None:
+            with worker.evaluating:
+                evaluate_leased(worker, attempt.evaluation, hold)
+        return attempt.ending
 
 
 class _Attempt:
-    def __init__(self, worker: Worker, lease: Lease, hold: Hold) -> None:
-        self._worker, self._lease, self._hold = worker, lease, hold
+    """`evaluation`: the lease of its evaluation, when this worker is to do it."""
+
+    def __init__(self, worker: Worker, lease: Lease, hold: Hold, evaluates: bool) -> None:
+        self._worker, self._lease, self._hold, self._evaluates = worker, lease, hold, evaluates
+        self.ending = Ending.OVER
+        self.evaluation: Lease | None = None
         self._place = worker.place(lease.run_id, lease.execution_id, lease.attempt)
         self._driver = DRIVERS[lease.config.harness]
         self._installed: Installed | None = None
@@ -102,7 +128,7 @@ class _Attempt:
             server.stop(sandbox)
 
     def _supervise(self, site: Worksite, sandbox: Sandbox) -> None:
-        lease, server = self._lease, self._worker.harness_server
+        lease, worker, server = self._lease, self._worker, self._worker.harness_server
         known = {"boot": boot_id(), "pid": sandbox.pid, "start": start_ticks(sandbox.pid), "place": str(self._place)}
         if not leases.harness_started(lease, known, self._program()):
             server.stop(sandbox)
@@ -113,10 +139,15 @@ class _Attempt:
         if self._worker.disk.was_full_since(self._began):
             raise disk.Full
         report = site.driver.report(Ended(code, sandbox.spec.log, site.workspace.agent_logs))
-        malformed = max(report.num_malformed_calls, leases.malformed_calls(lease))
-        end = HarnessEnd(report.exit_code(code), timeout, malformed, report.hit_turn_limit)
-        if not leases.harness_ended(lease, end, read_log(sandbox.spec.log)):
+        end = HarnessEnd(report.exit_code(code), timeout, report.num_malformed_calls, report.hit_turn_limit)
+        here = self._evaluates and is_short(site, lease.config)
+        ended = leases.harness_ended(lease, end, read_log(sandbox.spec.log), worker.owner if here else "")
+        if ended is None:
             site.workspace.remove()
+        elif here:
+            self.evaluation = ended
+        else:
+            self.ending = Ending.TO_EVALUATE
 
     def _program(self) -> dict[str, object]:
         """Which harness this is, to be kept with the execution."""

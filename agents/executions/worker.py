@@ -17,6 +17,9 @@ from agents.harness.sandbox.client import SandboxServer
 from agents.harness.sandbox.processes import start_ticks
 from agents.harness.sandbox.watch import Watch
 
+#: Short evaluations that one worker does at once beside running harnesses.
+EVALUATIONS_AT_ONCE = 24
+
 
 class Worker:
     """`home` is GYRE_HOME. Sandbox servers start when they are first needed."""
@@ -27,6 +30,8 @@ class Worker:
         self.heartbeat = Heartbeat(self.owner)
         self.disk = DiskWatch(home, self.heartbeat)
         self.ending = threading.Event()
+        #: Held by whoever evaluates beside running harnesses: verifiers have short limits and share the processors.
+        self.evaluating = threading.BoundedSemaphore(EVALUATIONS_AT_ONCE)
         self._servers: list[SandboxServer] = []
 
     @cached_property
@@ -35,8 +40,13 @@ class Worker:
         programs = {name: target for driver in DRIVERS.values() for name, target in driver.programs.items()}
         return self._server(programs)
 
-    @cached_property
+    @property
     def evaluation_server(self) -> SandboxServer:
+        """The one that there is; what it has imported is seen by no command in a sandbox."""
+        return self.harness_server if "harness_server" in self.__dict__ else self._plain_server
+
+    @cached_property
+    def _plain_server(self) -> SandboxServer:
         return self._server({})
 
     def place(self, run_id: int, execution_id: int, attempt: int) -> Path:

@@ -9,6 +9,7 @@ __all__ = ["BENCHES", "Bench", "Figure", "load", "report"]
 #: Name → "module:function". Modules are imported only when asked for.
 BENCHES: dict[str, str] = {
     "tree": "gyreweb.bench.tree:run",
+    "executions": "gyreweb.bench.executions:run",
     "proxy": "gyreweb.bench.proxy:run",
     "simulate": "gyreweb.bench.simulate:run",
     "select": "gyreweb.bench.select:run",

@@ -159,7 +159,7 @@ def test_a_lease_goes_to_the_living_proxy_with_the_fewest_executions(stage: Back
                 assert chosen.name == expected
                 execution, _ = stage.execution(run)
                 expiry = timezone.now() + timedelta(minutes=1)
-                Execution.objects.filter(pk=execution.pk).update(proxy=chosen, lease_expires_at=expiry)
+                Execution.objects.filter(pk=execution.pk).update(proxy_id=chosen.id, lease_expires_at=expiry)
         assert proxies.choose().name == "a"
         first.kill()
         first.socket.unlink()
