@@ -2,10 +2,9 @@
 
 from datetime import timedelta
 
-from django.db.models import Q
 from django.db.models.functions import Now
 
-from agents.executions.leases import LEASE_S, expiry
+from agents.executions.leases import LEASE_S
 from agents.models import Execution, ProxyProcess
 
 
@@ -14,11 +13,12 @@ def refresh_leases(run_id: int, only_future: bool = False) -> int:
 
     `only_future`: just those that lie further ahead than any can, and would outlive a dead worker by hours.
     """
+    window_s = timedelta(seconds=LEASE_S)
     states = (Execution.State.RUNNING, Execution.State.EVALUATING)
     leases = Execution.objects.filter(run=run_id, state__in=states, lease_expires_at__isnull=False)
     proxies = ProxyProcess.objects.filter(stopped_at__isnull=True)
     if only_future:
-        leases = leases.filter(Q(lease_expires_at__gt=Now() + timedelta(seconds=LEASE_S)))
+        leases = leases.filter(lease_expires_at__gt=Now() + window_s)
         proxies = proxies.filter(seen_at__gt=Now())
     proxies.update(seen_at=Now())
-    return leases.update(lease_expires_at=expiry())
+    return leases.update(lease_expires_at=Now() + window_s)

@@ -54,7 +54,7 @@ def made() -> Made:
     """Four executions that a worker holds, a cell and a proxy that were heard of just now."""
     made = make_run()
     made.group()
-    Execution.objects.update(lease_expires_at=leases.expiry())
+    Execution.objects.update(lease_expires_at=Now() + timedelta(seconds=leases.LEASE_S))
     Cell.objects.create(run=made.run, index=0, is_core=True, role=Cell.Role.ROLLOUT, heartbeat_at=Now())
     ProxyProcess.objects.create(name="proxy-0", started_at=Now(), seen_at=Now())
     return made
