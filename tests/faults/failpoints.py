@@ -64,11 +64,13 @@ class Failpoints:
             raise error(f"failpoint after the commit of {where}")
         return result
 
-    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """On Django's connections."""
+    @contextmanager
+    def on_django(self) -> Iterator[None]:
+        """On the connection of this thread."""
         commit = DatabaseWrapper._commit
-        monkeypatch.setattr(DatabaseWrapper, "_commit", lambda one: self.commit(lambda: commit(one), OperationalError))
-        monkeypatch.setattr(connection, "execute_wrappers", [*connection.execute_wrappers, self._statement])
+        with pytest.MonkeyPatch.context() as patch, connection.execute_wrapper(self._statement):
+            patch.setattr(DatabaseWrapper, "_commit", lambda one: self.commit(lambda: commit(one), OperationalError))
+            yield
 
     def _statement(self, execute: Any, sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
         if context["connection"].in_atomic_block or not sql.lstrip().startswith(WRITES):

@@ -68,11 +68,11 @@ class Fragile(StandIn):
 
 
 @pytest.fixture
-def points(monkeypatch: pytest.MonkeyPatch) -> Failpoints:
+def points(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Failpoints]:
     monkeypatch.setattr(leases, "_RETRY_S", 0.0)
     found = Failpoints()
-    found.install(monkeypatch)
-    return found
+    with found.on_django():
+        yield found
 
 
 @pytest.fixture

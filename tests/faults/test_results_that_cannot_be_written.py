@@ -97,7 +97,7 @@ def test_a_result_that_cannot_be_written_ends_its_execution_and_its_group(case: 
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("step", ["write_nodes", "write_assessment", "examine_group", "_event"])
+@pytest.mark.parametrize("step", ["write_nodes", "assessment", "examine_group", "_event"])
 def test_an_exception_anywhere_in_the_closing_leaves_an_end_and_nothing_half_written(
     monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
