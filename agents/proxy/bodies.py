@@ -24,6 +24,10 @@ class TooMuch(ValueError):
     """A JSON text whose value would be too large or too deep; the text tells its sender what to do."""
 
 
+class TooDeep(TooMuch):
+    """It nests more than MAX_DEPTH levels."""
+
+
 def loads(text: bytes | str) -> Any:
     """The value of a JSON text. Raises TooMuch, and orjson.JSONDecodeError when it is none."""
     raw = text.encode() if isinstance(text, str) else text
@@ -53,4 +57,4 @@ def _check(raw: bytes) -> None:
         if len(levels):
             depth = int(levels[-1])
             if int(levels.max()) > MAX_DEPTH:
-                raise TooMuch(f"the JSON nests objects and lists over {MAX_DEPTH} deep; nest them less")
+                raise TooDeep(f"the JSON nests objects and lists over {MAX_DEPTH} deep; nest them less")

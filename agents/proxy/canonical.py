@@ -173,7 +173,7 @@ def _opened(text: str) -> Any:
     """What a text says in JSON; the text itself where it says nothing, or nothing that can be written again."""
     try:
         value = bodies.loads(text)
-    except orjson.JSONDecodeError:
+    except (orjson.JSONDecodeError, bodies.TooDeep):
         return text
     return text if unwritable(value) else value
 

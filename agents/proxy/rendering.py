@@ -20,6 +20,7 @@ from renderers import config_from_name, create_renderer
 from renderers.configs import DefaultRendererConfig
 
 from agents.proxy import probing, shaping
+from agents.proxy.budget import TooLong
 from agents.proxy.canonical import BadRequest
 from agents.proxy.families import TEMPLATE, BadPolicyFolder, Family, chat_template, family, settings
 from agents.proxy.tokenizer import PolicyTokenizer
@@ -282,7 +283,7 @@ def _in_its_own_words() -> Iterator[None]:
     """Templates and renderers fail in whatever way they like; what they say becomes CannotSay."""
     try:
         yield
-    except MemoryError:
+    except (MemoryError, TooLong):
         raise
     except Exception as error:
         raise CannotSay(f"the policy's chat template cannot say this: {_why(error)}") from error

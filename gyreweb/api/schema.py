@@ -39,8 +39,8 @@ class ScopedSchema(AutoSchema):
 
         operation = super().get_operation(*args)
         if operation and "requestBody" in operation:
-            no_json = {"400": self._get_response_for_code(Problem, "400")}
-            operation["responses"] = dict(sorted((operation["responses"] | no_json).items()))
+            unread = {code: self._get_response_for_code(Problem, code) for code in ("400", "415")}
+            operation["responses"] = dict(sorted((operation["responses"] | unread).items()))
         return operation
 
     def get_extensions(self) -> dict[str, str]:
