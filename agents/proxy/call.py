@@ -225,10 +225,11 @@ class LiveCall:
             if sampled.ids or not self.moves:
                 self.moves.append([cell.index, len(sampled.ids), why[:200]])
             backoff_s = 0.05 if len(sampled.ids) > before else min(2 * backoff_s, 2.0)
-            if finish is None:
+            takes_weights = finish is not None or reader.version not in (None, cell.weight_version)
+            if not takes_weights:
                 router.avoid(cell.id, asyncio.get_running_loop().time())
             await asyncio.sleep(backoff_s)
-            if finish is not None and router.is_unchanged(cell):  # else it aborted to take new weights, and is well
+            if takes_weights and router.is_unchanged(cell):  # then it is not well after all
                 router.avoid(cell.id, asyncio.get_running_loop().time())
 
     async def _stream_from(self, cell: CellRow, reader: ChunkReader) -> None:

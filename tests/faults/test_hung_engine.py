@@ -37,7 +37,7 @@ def _engine(run: Run, index: int) -> Iterator[int]:
     assert child.stdout is not None
     Cell.objects.create(
         run=run, index=index, is_core=not index, role=Cell.Role.ROLLOUT, engine_url=child.stdout.readline().strip(),
-        weight_version=3, weight_hash="abc",
+        weight_version=0, weight_hash="abc",
     )  # fmt: skip
     try:
         yield child.pid
