@@ -16,13 +16,13 @@ def refuse_nul(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequ
     if iscoroutinefunction(get_response):
 
         async def later(request: HttpRequest) -> HttpResponse:
-            answered: HttpResponse = refused() if holds_nul(request) else await get_response(request)
+            answered: HttpResponse = refused(request) if holds_nul(request) else await get_response(request)
             return answered
 
         return later
 
     def now(request: HttpRequest) -> HttpResponse:
-        answered: HttpResponse = refused() if holds_nul(request) else get_response(request)
+        answered: HttpResponse = refused(request) if holds_nul(request) else get_response(request)
         return answered
 
     return now
@@ -32,5 +32,9 @@ def holds_nul(request: HttpRequest) -> bool:
     return "%00" in request.META.get("QUERY_STRING", "") or "\0" in request.path
 
 
-def refused() -> HttpResponse:
+def refused(request: HttpRequest) -> HttpResponse:
+    if request.path.startswith("/api/"):
+        from gyreweb.api.problems import answer  # needs the app registry
+
+        return answer(400, WHY.strip())
     return HttpResponseBadRequest(WHY, content_type="text/plain; charset=utf-8")

@@ -65,8 +65,12 @@ def problem(status: int, detail: str, errors: dict[str, Any] | None = None) -> d
 @csrf_exempt
 def no_such_address(request: HttpRequest, rest: str | None = None) -> JsonResponse:
     """What lies under /api/v1 and is no address of it, for every method."""
-    body = problem(404, f"{request.path} is no address of this API; /api/docs/ lists them.")
-    return JsonResponse(body, status=404, content_type=ProblemRenderer.media_type)
+    return answer(404, f"{request.path} is no address of this API; /api/docs/ lists them.")
+
+
+def answer(status: int, detail: str) -> JsonResponse:
+    """A problem outside of any view of the API."""
+    return JsonResponse(problem(status, detail), status=status, content_type=ProblemRenderer.media_type)
 
 
 def _of_drf(error: exceptions.APIException) -> tuple[int, str, dict[str, Any] | None]:

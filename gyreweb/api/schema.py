@@ -38,8 +38,10 @@ class ScopedSchema(AutoSchema):
         from gyreweb.api.serializers import Problem  # as below
 
         operation = super().get_operation(*args)
-        if operation and "requestBody" in operation:
-            unread = {code: self._get_response_for_code(Problem, code) for code in ("400", "415")}
+        if operation:
+            # An address that holds a NUL; a body that is no JSON, or says that it is none.
+            codes = ("400", "415") if "requestBody" in operation else ("400",)
+            unread = {code: self._get_response_for_code(Problem, code) for code in codes}
             operation["responses"] = dict(sorted((operation["responses"] | unread).items()))
         return operation
 
