@@ -74,11 +74,14 @@ def test_the_next_server_removes_the_groups_of_a_worker_and_a_server_that_were_k
         os.kill(worker.pid, signal.SIGSTOP)
         os.kill(number, signal.SIGKILL)
         worker.kill()
-    wait_for(lambda: not any(child.is_dir() and (child / "cgroup.procs").read_text() for child in place.iterdir()))
     assert place.exists()
     groups.remove()
-    cgroups.place()
-    assert not place.exists()
+
+    def is_gone() -> bool:
+        cgroups.place()
+        return not place.exists()
+
+    wait_for(is_gone)
 
 
 def test_a_server_that_cannot_make_a_filter_says_what_to_install(

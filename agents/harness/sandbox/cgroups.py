@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -116,6 +117,7 @@ def remove_of(pid: int) -> None:
     """Delete the groups of a server that is dead, where this process finds them."""
     for parent, version, held in _parents():
         for place in parent.glob(f"{_PREFIX}{pid}-*"):
+            _kill_all(place)
             Groups(place, version, held).remove()
 
 
@@ -205,7 +207,16 @@ def _remove_left(parent: Path) -> None:
     for place in parent.glob(f"{_PREFIX}*"):
         pid, _, start = place.name.removeprefix(_PREFIX).partition("-")
         if not is_running(int(pid), int(start)):
+            _kill_all(place)
             _remove_tree(place)
+
+
+def _kill_all(place: Path) -> None:
+    """What runs on in the groups of a dead server: a sandbox that was about to start outlives it now and then."""
+    for procs in place.glob("*/cgroup.procs"):
+        with contextlib.suppress(OSError):  # the group, or a process, has gone
+            for pid in procs.read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
 
 
 def _remove_tree(place: Path) -> bool:
