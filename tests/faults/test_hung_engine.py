@@ -6,10 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import httpx
 import pytest
@@ -19,6 +17,7 @@ from agents.web.runs import open_alarms
 from scheduler.models import Cell
 from tests.proxy.backstage import Backstage, backstage, policy
 from tests.proxy.processes import ROOT
+from tests.support.waiting import wait_for
 
 GO = [{"role": "user", "content": "go"}]
 
@@ -55,14 +54,6 @@ def _ask(base: str) -> int:
     return answer.status_code
 
 
-def _soon(condition: Callable[[], Any], what: str) -> Any:
-    for _ in range(1200):
-        if value := condition():
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"in vain: {what}")
-
-
 def test_a_call_leaves_an_engine_that_stands_still_within_its_harnesss_time_and_an_alarm_stands_until_it_speaks(
     stage: Backstage,
 ) -> None:
@@ -74,11 +65,11 @@ def test_a_call_leaves_an_engine_that_stands_still_within_its_harnesss_time_and_
         [call] = stage.calls(execution)
         assert (call.cell, call.sampling["moves"][0][0]) == (1, 0)
         assert call.duration_s < 12
-        [alarm] = _soon(lambda: open_alarms(run), "the alarm stands")
+        [alarm] = wait_for(lambda: open_alarms(run), "the alarm stands")
         assert alarm.payload["code"] == "engine_of_cell_0_is_silent"
         assert (alarm.payload["severity"], "went on at another cell" in alarm.payload["message"]) == ("warn", True)
         os.kill(first, signal.SIGCONT)
-        _soon(lambda: _ask(stage.execution(run)[1]) and not open_alarms(run), "the alarm is cleared")
+        wait_for(lambda: _ask(stage.execution(run)[1]) and not open_alarms(run), "the alarm is cleared")
         kinds = (
             RunEvent.objects.filter(run=run, kind__startswith="alarm").order_by("seq").values_list("kind", flat=True)
         )
@@ -93,12 +84,12 @@ def test_where_no_other_engine_takes_calls_the_alarm_says_so_and_the_call_ends_w
     with _engine(run, 0) as only:
         os.kill(only, signal.SIGSTOP)
         with stage_thread(lambda: _ask(base)) as answer:
-            [alarm] = _soon(lambda: open_alarms(run), "the alarm stands")
+            [alarm] = wait_for(lambda: open_alarms(run), "the alarm stands")
             assert (alarm.payload["severity"], "no other engine" in alarm.payload["message"]) == ("bad", True)
             os.kill(only, signal.SIGCONT)
         assert answer() == 200
         assert [call.state for call in stage.calls(execution)] == ["complete"]
-        _soon(lambda: not open_alarms(run), "the alarm is cleared")
+        wait_for(lambda: not open_alarms(run), "the alarm is cleared")
 
 
 def test_the_alarm_of_an_engine_that_is_started_anew_does_not_stay(stage: Backstage) -> None:
@@ -107,9 +98,9 @@ def test_the_alarm_of_an_engine_that_is_started_anew_does_not_stay(stage: Backst
     with _engine(run, 0) as first, _engine(run, 1):
         os.kill(first, signal.SIGSTOP)
         assert _ask(base) == 200
-        _soon(lambda: open_alarms(run), "the alarm stands")
+        wait_for(lambda: open_alarms(run), "the alarm stands")
         Cell.objects.filter(run=run, index=0).update(role=Cell.Role.LOST)
-        _soon(lambda: not open_alarms(run), "the alarm is cleared")
+        wait_for(lambda: not open_alarms(run), "the alarm is cleared")
 
 
 @contextmanager

@@ -6,10 +6,8 @@ import asyncio
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.db import connections
@@ -22,6 +20,7 @@ from agents.models import Execution, ProxyProcess
 from tests.harness.rows import queue, write_task
 from tests.proxy.backstage import Backstage, backstage, tool_text
 from tests.proxy.processes import proxy_process
+from tests.support.waiting import wait_for
 
 #: Shorter than a proxy takes to start.
 LIMIT_S = 4.0
@@ -40,14 +39,6 @@ def worker(tmp_path: Path) -> Iterator[Worker]:
     found = Worker(home, tmp_path / "no-proxy.sock")
     yield found
     found.end()
-
-
-def _soon(condition: Callable[[], Any], what: str) -> Any:
-    for _ in range(1200):
-        if value := condition():
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"in vain: {what}")
 
 
 def _held_s(execution: Execution) -> float:
@@ -76,12 +67,12 @@ def test_an_execution_whose_proxy_is_killed_and_comes_back_late_is_not_timed_out
     running = threading.Thread(target=work)
     with proxy_process(database_url, tmp_path, "proxy-outage") as first:
         running.start()
-        _soon(lambda: engine.scripted.running, "the harness asks its first question")
+        wait_for(lambda: engine.scripted.running, "the harness asks its first question")
         execution.refresh_from_db()
         assert execution.proxy is not None
         first.kill()
     release.set()
-    _soon(lambda: _held_s(execution) > LIMIT_S + 1, "the proxy is gone for longer than the harness has")
+    wait_for(lambda: _held_s(execution) > LIMIT_S + 1, "the proxy is gone for longer than the harness has")
     assert running.is_alive()
     with proxy_process(database_url, tmp_path, "proxy-outage"):
         running.join(60)
@@ -104,9 +95,9 @@ def test_a_proxy_that_stands_still_gives_its_executions_that_time_when_it_goes_o
     with proxy_process(database_url, tmp_path, "proxy-still") as proxy:
         execution = _owned(stage, "proxy-still")
         os.kill(proxy.child.pid, signal.SIGSTOP)
-        _soon(lambda: _held_s(execution) > 2, "its absence counts while it lasts")
+        wait_for(lambda: _held_s(execution) > 2, "its absence counts while it lasts")
         os.kill(proxy.child.pid, signal.SIGCONT)
-        _soon(lambda: Execution.objects.get(pk=execution.pk).held_s > 4, "and is written when it is over")
+        wait_for(lambda: Execution.objects.get(pk=execution.pk).held_s > 4, "and is written when it is over")
 
 
 def test_executions_of_other_proxies_and_ended_ones_get_nothing_of_it(

@@ -1,8 +1,7 @@
 """A database that goes away: what is acknowledged is committed, what cannot be committed is not acknowledged."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -11,6 +10,7 @@ import pytest
 
 from tests.proxy.backstage import Backstage, delta, sampled
 from tests.proxy.relay import Relay
+from tests.support.waiting import wait_for
 
 GO = [{"role": "user", "content": "go"}]
 LONG = "read the file and write the word"
@@ -36,14 +36,6 @@ def _ask(base: str, **options: Any) -> httpx.Response:
     return httpx.post(f"{base}/v1/chat/completions", json={"model": "m", "messages": GO} | options, timeout=60)
 
 
-def _soon(condition: Callable[[], Any], what: str) -> Any:
-    for _ in range(600):
-        if value := condition():
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"in vain: {what}")
-
-
 def _cut_before_the_second_token(stage: Backstage, relay: Relay) -> None:
     seen = []
 
@@ -66,7 +58,7 @@ def test_a_finished_call_waits_for_the_database_and_is_acknowledged_once_it_is_c
     answers: list[httpx.Response] = []
     asking = threading.Thread(target=lambda: answers.append(_ask(base, stream=True)))
     asking.start()
-    _soon(lambda: stage.app.services.recorder.num_spooled, "the call waits in the spool")
+    wait_for(lambda: stage.app.services.recorder.num_spooled, "the call waits in the spool")
     assert not answers
     assert stage.calls(execution) == []
     stage.loop.call(relay.mend())
@@ -95,7 +87,7 @@ def test_a_call_that_cannot_be_committed_in_time_is_told_as_an_error_and_its_ret
     assert stage.calls(execution) == []
     stage.engines[0].scripted.gate = None
     stage.loop.call(relay.mend())
-    assert _soon(lambda: (r := _ask(base)).status_code == 200 and r, "the proxy records again")
+    assert wait_for(lambda: (r := _ask(base)).status_code == 200 and r, "the proxy records again")
     assert [call.state for call in stage.calls(execution)] == ["complete"]
 
 
@@ -115,7 +107,7 @@ def test_a_commit_whose_outcome_is_unknown_is_repeated_and_recorded_once(stage: 
     answers: list[httpx.Response] = []
     asking = threading.Thread(target=lambda: answers.append(_ask(base)))
     asking.start()
-    _soon(lambda: stage.calls(execution), "the call is committed although nobody heard of it")
+    wait_for(lambda: stage.calls(execution), "the call is committed although nobody heard of it")
     assert not answers
     relay.swallows = False
     asking.join()
@@ -140,7 +132,7 @@ def test_new_requests_outlast_a_short_absence_and_then_get_503_with_retry_after_
     assert (other.status_code, other.json()["type"]) == (other.status_code, "error")
     assert other.status_code in (503, 529)
     stage.loop.call(relay.mend())
-    assert _soon(lambda: _ask(base).status_code == 200, "requests are served again")
+    assert wait_for(lambda: _ask(base).status_code == 200, "requests are served again")
 
 
 def test_no_further_call_is_admitted_while_the_spool_is_full(stage: Backstage, relay: Relay) -> None:
@@ -152,11 +144,11 @@ def test_no_further_call_is_admitted_while_the_spool_is_full(stage: Backstage, r
     _cut_before_the_second_token(stage, relay)
     asking = threading.Thread(target=_ask, args=(base,))
     asking.start()
-    _soon(lambda: stage.app.services.recorder.is_full, "the spool is full")
+    wait_for(lambda: stage.app.services.recorder.is_full, "the spool is full")
     num_requests = len(engine.requests)
     assert _ask(base).status_code == 503
     assert len(engine.requests) == num_requests
     stage.loop.call(relay.mend())
     asking.join()
     assert len(stage.calls(execution)) == 1
-    assert _soon(lambda: _ask(base).status_code == 200, "calls are admitted again")
+    assert wait_for(lambda: _ask(base).status_code == 200, "calls are admitted again")

@@ -7,8 +7,6 @@ import asyncio
 import json
 import math
 import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -19,6 +17,7 @@ from agents.proxy.engine import ChunkReader, EngineFailed, Sampled, _loads
 from agents.proxy.scripted import Fault, Turn, logprob_of
 from scheduler.models import Cell
 from tests.proxy.backstage import Backstage, delta, policy, sampled
+from tests.support.waiting import wait_for
 
 GO = [{"role": "user", "content": "go"}]
 LONG = "read the file and write the word"
@@ -34,14 +33,6 @@ def _text(response: httpx.Response) -> str:
     assert response.text.rstrip().endswith("data: [DONE]"), response.text
     chunks = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: {")]
     return "".join(c["choices"][0]["delta"].get("content") or "" for c in chunks)
-
-
-def _soon(condition: Callable[[], Any], what: str) -> Any:
-    for _ in range(600):
-        if value := condition():
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"in vain: {what}")
 
 
 @pytest.mark.parametrize("after", [0, 4])
@@ -64,7 +55,7 @@ def test_a_silent_engine_is_left_told_to_abort_and_the_call_goes_on_with_its_tok
     [[cell, kept, why]] = call.sampling["moves"]
     assert (cell, kept) == (0, after)
     assert "no token for too long" in why
-    assert _soon(lambda: not first.scripted.running, "the silent engine has aborted the request")
+    assert wait_for(lambda: not first.scripted.running, "the silent engine has aborted the request")
 
 
 def test_a_call_leaves_an_engine_whose_cell_is_lost_at_once(stage: Backstage) -> None:
@@ -75,7 +66,7 @@ def test_a_call_leaves_an_engine_whose_cell_is_lost_at_once(stage: Backstage) ->
     answers: list[str] = []
     asking = threading.Thread(target=lambda: answers.append(_text(_stream(base))))
     asking.start()
-    _soon(lambda: [r for r in first.scripted.running.values() if len(r.ids) == 3], "the engine hangs")
+    wait_for(lambda: [r for r in first.scripted.running.values() if len(r.ids) == 3], "the engine hangs")
     stage.engine(run, Turn(ids[3:]))
     Cell.objects.filter(index=0).update(role=Cell.Role.LOST)
     asking.join()

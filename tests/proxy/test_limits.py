@@ -4,8 +4,6 @@ import asyncio
 import json
 import socket
 import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -21,6 +19,7 @@ from agents.proxy.scripted import Turn
 from agents.proxy.store import CallRow
 from agents.proxy.tokenizer import PolicyTokenizer
 from tests.proxy.backstage import Backstage, delta, sampled
+from tests.support.waiting import wait_for
 
 GO = [{"role": "user", "content": "go"}]
 LONG = "read the file and write the word"
@@ -28,14 +27,6 @@ LONG = "read the file and write the word"
 
 def _body(**options: Any) -> dict[str, Any]:
     return {"model": "m", "messages": GO} | options
-
-
-def _soon(condition: Callable[[], Any], what: str) -> Any:
-    for _ in range(1200):
-        if value := condition():
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"in vain: {what}")
 
 
 def test_a_body_of_64_mib_is_served_and_one_byte_more_gets_413_in_its_dialects_shape(stage: Backstage) -> None:
@@ -163,7 +154,7 @@ def test_a_client_that_reads_nothing_holds_up_neither_the_recording_nor_others(s
             f"POST {path}/v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
             + body
         )
-        [call] = _soon(lambda: stage.calls(execution), "the call is recorded although nobody reads it")
+        [call] = wait_for(lambda: stage.calls(execution), "the call is recorded although nobody reads it")
         assert delta(call).output_ids.tolist() == ids[:2900]
         assert httpx.post(f"{base}/v1/chat/completions", json=_body(max_tokens=5), timeout=30).status_code == 200
     assert len(stage.calls(execution)) == 2
@@ -195,7 +186,7 @@ def test_an_execution_that_has_many_requests_open_gets_no_further_one_and_others
     ]
     for one in asking:
         one.start()
-    _soon(lambda: len(scripted.running) == 2, "both requests are at the engine")
+    wait_for(lambda: len(scripted.running) == 2, "both requests are at the engine")
     assert ask(many, "go 3") == 503
     release.set()
     assert ask(other, "go") == 200

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -13,6 +12,7 @@ from agents.models import Execution
 from agents.proxy.scripted import Fault, Turn, logprob_of
 from scheduler.models import Cell
 from tests.proxy.backstage import Backstage, Engine, delta, full_input, sampled
+from tests.support.waiting import wait_for
 
 GO = [{"role": "user", "content": "go"}]
 LONG = "read the file and write the word"
@@ -26,14 +26,6 @@ def _post(base: str, messages: list[dict] | None = None, **body: Any) -> httpx.R
 
 def _text(response: httpx.Response) -> str:
     return response.json()["choices"][0]["message"]["content"]
-
-
-def _soon(condition: Callable[[], Any], what: str) -> Any:
-    for _ in range(600):
-        if value := condition():
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"in vain: {what}")
 
 
 class Gate:
@@ -66,7 +58,7 @@ def test_a_client_that_leaves_does_not_stop_the_recording(stage: Backstage) -> N
     ) as response:
         next(response.iter_bytes())
     gate.open()
-    [call] = _soon(lambda: stage.calls(execution), "the call is recorded")
+    [call] = wait_for(lambda: stage.calls(execution), "the call is recorded")
     assert call.state == "truncated"
     assert delta(call).output_ids.tolist() == sampled(LONG)
 
@@ -80,12 +72,12 @@ def test_a_call_that_nobody_reads_stops_when_its_execution_ends(stage: Backstage
         "POST", f"{base}/v1/chat/completions", json={"model": "m", "messages": GO, "stream": True}
     ) as response:
         next(response.iter_bytes())
-    _soon(lambda: [r for r in engine.scripted.running.values() if len(r.ids) == 3], "the engine samples for nobody")
+    wait_for(lambda: [r for r in engine.scripted.running.values() if len(r.ids) == 3], "the engine samples for nobody")
     Execution.objects.filter(pk=execution.pk).update(state=Execution.State.EVALUATING)
-    [call] = _soon(lambda: stage.calls(execution), "the call is recorded as far as it went")
+    [call] = wait_for(lambda: stage.calls(execution), "the call is recorded as far as it went")
     assert (call.state, call.error) == ("failed", "its execution ended while it was sampled")
     assert delta(call).output_ids.tolist() == sampled(LONG)[:3]
-    assert _soon(lambda: not engine.scripted.running, "the engine was told to stop")
+    assert wait_for(lambda: not engine.scripted.running, "the engine was told to stop")
     gate.open()
 
 
@@ -100,7 +92,7 @@ def test_a_held_call_whose_client_has_left_gives_up_its_place(
         "POST", f"{base}/v1/chat/completions", json={"model": "m", "messages": GO, "stream": True}
     ) as response:
         next(response.iter_bytes())
-    [call] = _soon(lambda: stage.calls(execution), "the call is recorded as failed")
+    [call] = wait_for(lambda: stage.calls(execution), "the call is recorded as failed")
     assert (call.state, call.output_tokens, call.error) == ("failed", 0, "the client left before the first token")
     assert stage.app.services.router.num_waiting == 0
 
@@ -179,7 +171,7 @@ def test_a_late_write_to_a_superseded_attempt_is_refused_and_not_recorded(stage:
     answers: list[httpx.Response] = []
     asking = threading.Thread(target=lambda: answers.append(_post(base)))
     asking.start()
-    _soon(lambda: stage.engines[0].requests, "the call is out")
+    wait_for(lambda: stage.engines[0].requests, "the call is out")
     Execution.objects.filter(pk=execution.pk).update(attempt=2, key_hash=None)
     gate.open()
     asking.join()
@@ -228,7 +220,7 @@ def test_a_marked_retry_joins_the_call_that_is_still_in_flight(stage: Backstage)
     headers = [{}, {"x-stainless-retry-count": "1"}]
     asking = [threading.Thread(target=lambda h=h: answers.append(_text(_post(base, headers=h)))) for h in headers]
     asking[0].start()
-    _soon(lambda: engine.requests, "the call is out")
+    wait_for(lambda: engine.requests, "the call is out")
     asking[1].start()
     time.sleep(0.3)
     gate.open()
@@ -267,7 +259,7 @@ def test_calls_beyond_the_limit_of_a_cell_wait_for_room(stage: Backstage) -> Non
     asking = [threading.Thread(target=_post, args=(base,)) for _ in range(2)]
     for thread in asking:
         thread.start()
-    _soon(lambda: execution.refresh_from_db() or execution.held_s > 0, "one call is held")
+    wait_for(lambda: execution.refresh_from_db() or execution.held_s > 0, "one call is held")
     assert len(engine.requests) == 1
     gate.open()
     for thread in asking:
@@ -284,7 +276,7 @@ def test_an_execution_stays_with_its_cell_while_that_takes_calls(stage: Backstag
     assert sorted(len(e.requests) for e in engines) in ([0, 6], [3, 3])
     used = 0 if engines[0].requests else 1
     Cell.objects.filter(index=used).update(desired_role=Cell.Role.TRAINING)
-    _soon(lambda: len(_post(bases[0]).text) and len(engines[1 - used].requests) > 0, "calls go to the other cell")
+    wait_for(lambda: len(_post(bases[0]).text) and len(engines[1 - used].requests) > 0, "calls go to the other cell")
 
 
 def test_a_body_over_the_limit_gets_413_and_a_broken_one_400(stage: Backstage) -> None:
@@ -306,7 +298,7 @@ def test_nul_characters_in_texts_are_recorded_as_replacement_characters(stage: B
 
 
 def test_health_tells_how_much_is_going_on(stage: Backstage) -> None:
-    health = _soon(lambda: (r := httpx.get(f"{stage.url}/health")).status_code == 200 and r, "the proxy is healthy")
+    health = wait_for(lambda: (r := httpx.get(f"{stage.url}/health")).status_code == 200 and r, "the proxy is healthy")
     told = health.json()
     assert (told["status"], told["sessions"], told["calls"], told["waiting"], told["spooled"]) == ("ok", 0, 0, 0, 0)
     run = stage.run()

@@ -1,7 +1,5 @@
 """Several proxies, an owner for each execution, and a proxy that dies in the middle of a stream."""
 
-import time
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from gyreweb.supervisor.services import Ports, all_services
 from tests.proxy.backstage import Backstage, delta, full_input, sampled
 from tests.proxy.processes import ProxyProcess as Process
 from tests.proxy.processes import proxy_process
+from tests.support.waiting import wait_for
 
 GO = [{"role": "user", "content": "go"}]
 LONG = "read the file and write the word"
@@ -49,14 +48,6 @@ def _read_and_kill(url: str, body: dict[str, Any], proxy: Process) -> None:
             pass
 
 
-def _soon(condition: Callable[[], Any], what: str) -> Any:
-    for _ in range(1200):
-        if value := condition():
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"in vain: {what}")
-
-
 def test_an_execution_belongs_to_one_proxy_and_any_other_forwards_its_requests(
     stage: Backstage, tmp_path: Path
 ) -> None:
@@ -76,7 +67,7 @@ def test_an_execution_belongs_to_one_proxy_and_any_other_forwards_its_requests(
         assert _ask(second.url + path, [{"role": "user"}]).status_code in (200, 400)
         assert httpx.get(f"{second.url}{path}/v1/models").json()["data"]
         assert (first.health()["sessions"], second.health()["sessions"]) == (1, 0)
-        _soon(lambda: first.health()["proxies"] >= 2, "they know of each other")
+        wait_for(lambda: first.health()["proxies"] >= 2, "they know of each other")
     calls = stage.calls(execution)[:4]
     assert [(c.number, c.parent_number, c.false_fork) for c in calls] == [
         (0, None, False), (1, 0, False), (2, 1, False), (3, 2, False),
@@ -125,7 +116,7 @@ def test_a_process_whose_name_another_one_has_taken_records_nothing_more(stage: 
         assert _ask(old.url + path).status_code == 200
         with proxy_process(stage.database_url, tmp_path, "a") as new:
             assert _ask(old.url + path).status_code in (409, 503)
-            _soon(lambda: old.health()["status"] == "superseded", "the old one knows")
+            wait_for(lambda: old.health()["status"] == "superseded", "the old one knows")
             assert _ask(old.url + path).status_code == 503
             assert _ask(new.url + path).status_code == 200
     assert len(stage.calls(execution)) == 2
