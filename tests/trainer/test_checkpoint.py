@@ -1,5 +1,7 @@
 """Checkpoints: whole, verified, pruned, and never half there (algorithms.md §11)."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,21 @@ def test_pruning_keeps_the_newest_and_the_protected(tmp_path: Path, policy: Path
     assert checkpoint.prune(tmp_path, keep=0) == [2, 9, 10]
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["v11"]
     assert checkpoint.prune(tmp_path, keep=3) == []
+
+
+def test_a_full_disk_leaves_the_older_checkpoint_and_nothing_half_made(
+    tmp_path: Path, policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = write(tmp_path, policy, 1)
+    (tmp_path / "checkpoints" / ".v2.99999999.tmp" / "hf").mkdir(parents=True)  # a core that died left this
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            write(tmp_path, policy, 2)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["v1"]
+    assert checkpoint.read(older.path, older.sha256).version == 1
+    assert checkpoint.read(write(tmp_path, policy, 2).path).version == 2

@@ -57,8 +57,30 @@ def write(
     """Write checkpoint `version`. It replaces a leftover of the same version that was never committed."""
     target = folder_of(run_folder, version)
     target.parent.mkdir(parents=True, exist_ok=True)
+    for left in target.parent.glob(f".{target.name}.*.tmp"):  # of a core that died, or met a full disk
+        shutil.rmtree(left, ignore_errors=True)
     scratch = target.parent / f".{target.name}.{os.getpid()}.tmp"
-    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        sha256 = _fill(scratch, version, weights, optimizer, cursor, policy_folder)
+        shutil.rmtree(target, ignore_errors=True)
+        scratch.rename(target)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    _sync(target.parent)
+    num_bytes = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+    return Written(target, sha256, num_bytes)
+
+
+def _fill(
+    scratch: Path,
+    version: int,
+    weights: Mapping[str, torch.Tensor],
+    optimizer: list[dict[str, Any]],
+    cursor: dict[str, Any],
+    policy_folder: Path,
+) -> str:
+    """All files of a checkpoint, on disk when this returns; the hash of its state."""
     (scratch / "hf").mkdir(parents=True)
     for source in sorted(policy_folder.iterdir()):
         if source.is_file() and source.suffix != ".safetensors" and not source.name.endswith(".safetensors.index.json"):
@@ -72,11 +94,7 @@ def write(
     (scratch / STATE).write_bytes(state)
     for path in [*files, scratch / STATE, scratch / "hf", scratch]:
         _sync(path)
-    shutil.rmtree(target, ignore_errors=True)
-    scratch.rename(target)
-    _sync(target.parent)
-    num_bytes = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
-    return Written(target, hashlib.sha256(state).hexdigest(), num_bytes)
+    return hashlib.sha256(state).hexdigest()
 
 
 def read(path: Path, sha256: str = "") -> Restored:
