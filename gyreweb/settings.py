@@ -174,6 +174,11 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["gyreweb.api.auth.HasScope"],
     "DEFAULT_SCHEMA_CLASS": "gyreweb.api.schema.ScopedSchema",
     "EXCEPTION_HANDLER": "gyreweb.api.problems.exception_handler",
+    "DEFAULT_PARSER_CLASSES": [
+        "gyreweb.api.parsers.JSONBodyParser",
+        "rest_framework.parsers.FormParser",
+        "rest_framework.parsers.MultiPartParser",
+    ],
     "DEFAULT_RENDERER_CLASSES": ["gyreweb.api.rendering.StoredNumbersRenderer"],
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }

@@ -15,6 +15,7 @@ from agents.models import Project, Run, Task, TaskSet
 from agents.web import access
 
 DEFAULT_PROJECT = "default"
+MAX_NAME = 120
 POLICY_FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 
 
@@ -44,6 +45,8 @@ def launch_run(
         return earlier
     if why := plain_text.problem(name):
         raise run_config.BadConfig({"name": f"it {why}"})
+    if len(name) > MAX_NAME:
+        raise run_config.BadConfig({"name": f"it has {len(name)} characters; at most {MAX_NAME} are kept"})
     config = run_config.preset(preset, **(settings or {})) if preset else run_config.parse(settings or {})
     try:
         task_set = import_task_set(config.task_set)
@@ -59,7 +62,7 @@ def launch_run(
             run = Run.objects.create(
                 project=project,
                 task_set=task_set,
-                name=name or preset or config.task_set,
+                name=name or preset or config.task_set[-MAX_NAME:],
                 preset=preset or "",
                 config=config.model_dump(mode="json"),
                 config_version=run_config.CONFIG_VERSION,

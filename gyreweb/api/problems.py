@@ -5,7 +5,8 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.conf import settings
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.http import Http404, HttpRequest, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions
@@ -32,6 +33,8 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
         status, detail = 404, str(error) or "Not found."
     elif isinstance(error, Refused):
         status, detail = 409, str(error)
+    elif isinstance(error, RequestDataTooBig):
+        status, detail = 413, f"The body is too large; at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes are taken."
     elif isinstance(error, PermissionDenied):
         status, detail = 403, str(error) or "Not allowed."
     elif isinstance(error, exceptions.APIException):

@@ -39,8 +39,8 @@ class ScopedSchema(AutoSchema):
 
         operation = super().get_operation(*args)
         if operation:
-            # An address that holds a NUL; a body that is no JSON, or says that it is none.
-            codes = ("400", "415") if "requestBody" in operation else ("400",)
+            # An address that holds a NUL; a body that is no JSON, too large, or says that it is none.
+            codes = ("400", "413", "415") if "requestBody" in operation else ("400",)
             unread = {code: self._get_response_for_code(Problem, code) for code in codes}
             operation["responses"] = dict(sorted((operation["responses"] | unread).items()))
         return operation

@@ -18,8 +18,12 @@ class EmbeddedError(Exception):
 
 def require_disk(directory: Path) -> None:
     """Raise EmbeddedError when the file system of `directory` has too little room for a database."""
-    gauge = Gauge(directory)
-    if gauge.look():
+    try:
+        gauge = Gauge(directory)
+        is_short = gauge.look()
+    except ValueError as error:  # of its setting
+        raise EmbeddedError(str(error)) from error
+    if is_short:
         raise EmbeddedError(f"{gauge.message}. Or set GYRE_HOME to a directory on another disk.")
 
 

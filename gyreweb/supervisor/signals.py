@@ -17,6 +17,8 @@ class Signals:
 
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue  # under nohup
             self._before[number] = signal.signal(number, self._receive)
         return self
 

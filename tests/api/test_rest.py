@@ -243,3 +243,19 @@ def test_overrides_are_set_listed_and_released(machine: Machine, run: Run) -> No
     assert client.get(path).json()["results"] == []
     assert client.delete(f"{path}/{made.json()['id']}").status_code == 409
     assert client.delete(f"{path}/424242").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "word"),
+    [
+        ("[" * 200_000, 400, "nests objects and lists too deeply"),
+        ('{"preset":' * 5_000, 400, "nests objects and lists too deeply"),
+        ('{"name": "' + "x" * 3_000_000 + '"}', 413, "at most 2621440 bytes are taken"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_a_problem_and_no_server_error(
+    machine: Machine, body: str, status: int, word: str
+) -> None:
+    reply = machine("launch").post("/api/v1/runs", body, content_type="application/json")
+    assert (reply.status_code, reply.headers["Content-Type"]) == (status, "application/problem+json")
+    assert word in reply.json()["detail"]

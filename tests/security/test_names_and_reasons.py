@@ -68,3 +68,9 @@ def test_pages_shell_and_admin_go_through_the_same_actions() -> None:
         create_token(
             project=run.project, user=None, name="\u202e", scopes=["read"], digest=b"", prefix="", expires_at=None
         )
+
+
+def test_a_name_that_is_too_long_is_refused_by_its_length() -> None:
+    with pytest.raises(CommandError, match="name: it has 300 characters; at most 120 are kept"):
+        call_command("launch", "--name", "x" * 300)
+    assert not Run.objects.exists()
