@@ -27,4 +27,4 @@ WORKDIR /opt/gyre
 COPY --chown=root:root . .
 USER 10001:10001
 VOLUME ["/var/lib/gyre"]
-CMD ["python", "-m", "trainers.cells.host"]
+CMD ["python", "-m", "trainers.launch.host"]

@@ -17,7 +17,7 @@ from gyreweb.embedded import ports
 from gyreweb.embedded.postgres import in_user_namespace
 from gyreweb.setup import system
 from gyreweb.supervisor import cellnetwork, record
-from trainers.cells import enclosure
+from trainers.launch import enclosure
 
 GIB = 1024**3
 MIN_DISK_GIB = 5

@@ -10,7 +10,7 @@ from agents.actions.errors import Refused
 from agents.admin import ReadOnlyAdmin
 from scheduler.actions.release_override import release_override
 from scheduler.models import Burst, Cell, Decision, Evaluation, Override, RoleChange, WhatIf, WhatIfPoint
-from scheduler.simulations.models import SimulatedDecision, SimulatedRun, Simulation
+from scheduler.simulator.studies.models import SimulatedDecision, SimulatedRun, Simulation
 
 
 @admin.register(Cell)

@@ -18,7 +18,7 @@ from agents.actions.expire_leases import expire_leases
 from agents.actions.refresh_leases import refresh_leases
 from agents.facade import num_long_queued, num_long_unevaluated
 from agents.models import Run
-from scheduler import wakes
+from scheduler import chores, wakes
 from scheduler.actions.end_evaluation import finish_evaluation
 from scheduler.cells import SILENCE_S, database_now_s, refresh_heartbeats
 from scheduler.clock import ClockWatch
@@ -28,7 +28,6 @@ from scheduler.core.recorder import Recorder
 from scheduler.enact import enact
 from scheduler.lifecycle import Lifecycle, active_run, mark_silent
 from scheduler.observe import Measures, Observation, measure, observe
-from scheduler.whatif import work
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +35,6 @@ TICK_S = 0.2
 CHORES_EVERY_S = 1.0
 MEASURE_EVERY_S = 5.0
 REWAKE_EVERY_S = 3.0
-RETENTION_EVERY_S = 600.0
 #: Failing ticks in a row before the run is paused with the error.
 MAX_FAILURES = 10
 LEADER_LOCK = 7_919_001
@@ -60,11 +58,9 @@ class Loop:
         """One look at the world. Raises what the database raises; nothing half-done stays."""
         if self.watching_since_s is None:
             self.watching_since_s = self.clock()
-        if self._due("retention", RETENTION_EVERY_S):
-            wakes.wake(wakes.ENFORCE_RETENTION)
-        if self._due("what-ifs", REWAKE_EVERY_S):
-            for what_if_id in work.waiting(REWAKE_EVERY_S):
-                wakes.wake(wakes.RUN_WHAT_IF, what_if_id)
+        for chore in chores.CHORES.values():
+            if self._due(chore.name, chore.every_s):
+                chore.do()
         run = active_run()
         if run is None:
             return

@@ -5,7 +5,7 @@ from django.db import models
 from django.db.models import Q
 
 from agents.models import Figure, Run
-from scheduler.simulations.models import SimulatedDecision, SimulatedRun, Simulation  # noqa: F401
+from scheduler.simulator.studies.models import SimulatedDecision, SimulatedRun, Simulation  # noqa: F401
 
 
 class Cell(models.Model):
@@ -178,8 +178,8 @@ class WhatIf(models.Model):
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="what_ifs")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL)
     state = models.CharField(max_length=12, choices=State, default=State.QUEUED)
-    question = models.JSONField(help_text="scheduler.whatif.question.Question.")
-    inputs = models.BinaryField(default=b"", help_text="scheduler.whatif.inputs.Inputs, compressed JSON.")
+    question = models.JSONField(help_text="scheduler.simulator.whatif.question.Question.")
+    inputs = models.BinaryField(default=b"", help_text="scheduler.simulator.whatif.inputs.Inputs, compressed JSON.")
     fit = models.JSONField(default=dict, help_text="What the durations rest on, recorded against simulated.")
     target_version = models.PositiveIntegerField(null=True, blank=True, help_text="Every point is run up to it.")
     num_done = models.PositiveIntegerField(default=0, help_text="Simulations done.")

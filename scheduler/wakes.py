@@ -14,7 +14,6 @@ RUN_EXECUTION = "agents.tasks.run_execution"
 EVALUATE_EXECUTION = "agents.tasks.evaluate_execution"
 LAUNCH_CELLS = "scheduler.tasks.launch_cells"
 ENFORCE_RETENTION = "gyreweb.tasks.enforce_retention"
-RUN_WHAT_IF = "scheduler.tasks.run_what_if"
 MAX_WAKES = 32
 
 

@@ -103,7 +103,7 @@ def _check_fit(config: run_config.RunConfig) -> None:
     # Templates and tokenizers are loaded by those who launch, not by every command that could.
     from agents.proxy.families import BadPolicyFolder
     from agents.proxy.session import policy_folder
-    from agents.traffic.fitting import fit
+    from agents.proxy.traffic.fitting import fit
 
     try:
         found = fit(config.harness, policy_folder(config))

@@ -1,4 +1,4 @@
-"""Sockets inside the cells' own network, handed out by whoever lives there (trainers.cells.enclosure)."""
+"""Sockets inside the cells' own network, handed out by whoever lives there (trainers.launch.enclosure)."""
 
 from __future__ import annotations
 

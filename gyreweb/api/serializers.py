@@ -9,7 +9,7 @@ from rest_framework import serializers as s
 
 from agents.config import readable
 from agents.core import plain_text
-from scheduler.whatif.question import CHOICES, MAX_SEEDS, MIN_SEEDS, SPANS, USUAL_SEEDS
+from scheduler.simulator.whatif.question import CHOICES, MAX_SEEDS, MIN_SEEDS, SPANS, USUAL_SEEDS
 
 
 class Problem(s.Serializer[Any]):

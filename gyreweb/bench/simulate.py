@@ -16,8 +16,8 @@ from statistics import median
 
 from gyreweb.bench.figures import Figure
 from scheduler.core.policies import REGISTRY
-from scheduler.core.simulate import World
-from scheduler.scenarios import Scenario, load
+from scheduler.simulator.core import World
+from scheduler.simulator.scenarios import Scenario, load
 
 PRESET = "baseline-set"
 POLICY = "elastic"

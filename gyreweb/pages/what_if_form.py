@@ -10,11 +10,11 @@ from typing import Any
 from django.http import QueryDict
 
 from scheduler.core.policies import REGISTRY
-from scheduler.web.what_ifs import Shown
-from scheduler.whatif.answer import Interval, PointAnswer
-from scheduler.whatif.question import CHOICES, USUAL_SEEDS, BadQuestion, Choice, Question
-from scheduler.whatif.question import ask as ask_question
-from scheduler.whatif.reading import Present
+from scheduler.simulator.web.what_ifs import Shown
+from scheduler.simulator.whatif.answer import Interval, PointAnswer
+from scheduler.simulator.whatif.question import CHOICES, USUAL_SEEDS, BadQuestion, Choice, Question
+from scheduler.simulator.whatif.question import ask as ask_question
+from scheduler.simulator.whatif.reading import Present
 
 #: Simulated seconds of one run, as a guess before the first is done.
 USUAL_HOURS = 6

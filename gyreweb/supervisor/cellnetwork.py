@@ -8,7 +8,7 @@ from pathlib import Path
 from agents.proxy import door
 from gyreweb import embedded, env, reach
 from gyreweb.supervisor.errors import CannotStart
-from trainers.cells import enclosure
+from trainers.launch import enclosure
 
 VARIABLE = "GYRE_CELL_NETWORK"
 PRIVATE, SHARED_WORD = "private", "shared"
@@ -26,7 +26,7 @@ class CellNetwork:
     database: str = ""
 
     def enclosed(self, command: tuple[str, ...]) -> tuple[str, ...]:
-        inside = (sys.executable, "-m", "trainers.cells.enclosure")
+        inside = (sys.executable, "-m", "trainers.launch.enclosure")
         return (*self.prefix, *inside, *command) if self.prefix else command
 
     def for_cells(self) -> Mapping[str, str]:

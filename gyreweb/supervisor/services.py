@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gyreweb import env
 from gyreweb.supervisor.cellnetwork import SHARED, CellNetwork
-from trainers.cells import wire
+from trainers.launch import wire
 
 LOOPBACK = "127.0.0.1"
 CELERY_QUIETLY = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "INFO")
@@ -45,7 +45,9 @@ def all_services(home: Path, host: str, ports: Ports, cells: CellNetwork = SHARE
     python = sys.executable
     web = ("-m", "gyreweb.serve", "--host", host, "--port", str(ports.web))
     return [
-        Service("cellhost", cells.enclosed((python, "-m", "trainers.cells.host")), _cell_host(home), cells.for_cells()),
+        Service(
+            "cellhost", cells.enclosed((python, "-m", "trainers.launch.host")), _cell_host(home), cells.for_cells()
+        ),
         Service("web", (python, *web), _http(host, ports.web, "/login/")),
         *(_proxy(home, number, port, cells.for_proxies(home)) for number, port in enumerate(ports.proxies)),
         _worker("worker-executions", "executions", threads=160, connections=24),

@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 
 from agents.models import Run
 from scheduler.models import Cell
-from trainers.cells.launchers import Launch, LauncherError, launcher
+from trainers.launch.launchers import Launch, LauncherError, launcher
 
 HOST_WAIT_S = 120.0
 HOST_POLL_S = 1.0

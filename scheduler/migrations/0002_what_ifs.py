@@ -19,8 +19,8 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('state', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('finished', 'Finished'), ('cancelled', 'Cancelled'), ('interrupted', 'Interrupted'), ('failed', 'Failed')], default='queued', max_length=12)),
-                ('question', models.JSONField(help_text='scheduler.whatif.question.Question.')),
-                ('inputs', models.BinaryField(default=b'', help_text='scheduler.whatif.inputs.Inputs, compressed JSON.')),
+                ('question', models.JSONField(help_text='scheduler.simulator.whatif.question.Question.')),
+                ('inputs', models.BinaryField(default=b'', help_text='scheduler.simulator.whatif.inputs.Inputs, compressed JSON.')),
                 ('fit', models.JSONField(default=dict, help_text='What the durations rest on, recorded against simulated.')),
                 ('target_version', models.PositiveIntegerField(blank=True, help_text='Every point is run up to it.', null=True)),
                 ('num_done', models.PositiveIntegerField(default=0, help_text='Simulations done.')),

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from agents.models import Run
 from scheduler.models import Cell, Decision
-from scheduler.simulations.models import SimulatedDecision
 
 PAGE_SIZE = 100
 #: A headline longer than this is no headline.
 MAX_HEAD = 64
 #: Kinds that only move rows along; the overview leaves them to the full list.
 ROUTINE = ("launch", "admit_group", "launch_evaluation")
+
+
+class DecisionLike(Protocol):
+    """A decision of a live run or of a simulated one."""
+
+    number: int
+    kind: str
+    cell_index: int | None
+    params: dict[str, Any]
+    reason: str
+    accepted: bool
 
 
 @dataclass(frozen=True)
@@ -82,10 +92,10 @@ def inputs_of(run: Run, number: int) -> dict[str, Any] | None:
 
 def sentences(decisions: list[Decision], cells: list[Cell]) -> list[Sentence]:
     names = {cell.index: str(cell) for cell in cells}
-    return [sentence(decision, names) for decision in decisions]
+    return [sentence(decision, decision.created_at, names) for decision in decisions]
 
 
-def sentence(decision: Decision | SimulatedDecision, names: dict[int, str]) -> Sentence:
+def sentence(decision: DecisionLike, at: datetime | float, names: dict[int, str]) -> Sentence:
     """A reason reads "cell 1 stays in rollout: 1 x 64 < W 70": headline, then numbers. A short one is all headline."""
     tone, tag = _tone(decision)
     text = typeset(decision.reason)
@@ -96,7 +106,6 @@ def sentence(decision: Decision | SimulatedDecision, names: dict[int, str]) -> S
         head, why = decision.kind.replace("_", " "), text
         if decision.cell_index is not None:
             head = f"{head}, {names.get(decision.cell_index, f'cell {decision.cell_index}')}"
-    at = decision.at_s if isinstance(decision, SimulatedDecision) else decision.created_at
     return Sentence(decision.number, at, tone, tag, head, why, decision.accepted, decision.params)
 
 
@@ -107,7 +116,7 @@ def typeset(reason: str) -> str:
     return reason
 
 
-def _tone(decision: Decision | SimulatedDecision) -> tuple[str, str]:
+def _tone(decision: DecisionLike) -> tuple[str, str]:
     """(tone, tag): the role that it leads to, what it touches, or that nothing changed."""
     if not decision.accepted:
         return ("stays", "stays") if decision.kind in _MOVES else ("stays", "not yet")

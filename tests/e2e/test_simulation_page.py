@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 from playwright.sync_api import Page, expect
 
-from scheduler.simulations.models import Simulation
+from scheduler.simulator.studies.models import Simulation
 from tests.e2e.conftest import becomes_true
 from tests.simulations.small import small_file
 

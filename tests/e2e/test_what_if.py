@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from agents.models import Run
 from scheduler.models import Override, WhatIf
-from scheduler.whatif import work
+from scheduler.simulator.whatif import work
 from tests.e2e.conftest import becomes_true
 
 

@@ -40,7 +40,7 @@ PROCESSES = {
     "worker of executions": "worker-executions@",
     "worker of evaluations": "worker-control@",
     "sandbox server": "agents.harness.sandbox.server",
-    "cell host": "trainers.cells.host",
+    "cell host": "trainers.launch.host",
 }
 CELLS = {"core": 0, "satellite": 1}
 #: Stopped for so long, then continued: longer than leases and heartbeats allow, or just long enough to be missed.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainers.cells import segments
+from trainers.launch import segments
 
 #: Makes a segment as an engine does, and stays.
 ENGINE = """

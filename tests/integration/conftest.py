@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration import tiny_policy
 from tests.integration.cells import LiveCells, wait_for
-from trainers.cells import wire
+from trainers.launch import wire
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,7 +27,7 @@ def cell_host(gyre_home: Path, django_db_setup: None) -> Iterator[Path]:
     cell_log = gyre_home / "logs" / "cellhost.log"
     with cell_log.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "trainers.cells.host"],
+            [sys.executable, "-m", "trainers.launch.host"],
             cwd=ROOT,
             env={**os.environ, "GYRE_HOME": str(gyre_home)},
             stdin=subprocess.DEVNULL,

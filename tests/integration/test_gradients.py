@@ -13,8 +13,8 @@ from scheduler.models import Cell
 from tests.integration.cells import LiveCells, wait_for
 from tests.integration.payloads import random_payload
 from trainers.actions.enforce_retention import enforce_retention
+from trainers.cell.training import checkpoint
 from trainers.models import Batch, Checkpoint, HandIn, MicroStep, WeightVersion
-from trainers.worker import checkpoint
 
 PAYLOADS = [random_payload(seed) for seed in range(6)]
 NUM_VOTES = 11

@@ -46,8 +46,8 @@ def test_compose_runs_the_processes_of_the_supervisor(services: dict[str, dict[s
     assert set(services) == set(supervised) | {"postgres", "valkey", "migrate"}
     for name, service in supervised.items():
         if name != "web":  # its command is the image's own
-            assert [word for word in services[name]["command"] if word in ("agents.proxy", "trainers.cells.host")] == [
-                word for word in service.command if word in ("agents.proxy", "trainers.cells.host")
+            assert [word for word in services[name]["command"] if word in ("agents.proxy", "trainers.launch.host")] == [
+                word for word in service.command if word in ("agents.proxy", "trainers.launch.host")
             ]
             queues = [word for word in services[name]["command"] if "," in word or word == "executions"]
             assert set(queues) <= set(service.command)

@@ -12,10 +12,10 @@ from safetensors.torch import load_file
 
 from agents.config import preset
 from agents.models import Project, Run, TaskSet
+from trainers.cell.training import checkpoint
 from trainers.core.checkpoint_layout import WEIGHTS
 from trainers.models import Checkpoint
 from trainers.policy.folder import BUNDLED
-from trainers.worker import checkpoint
 
 pytestmark = pytest.mark.django_db
 

@@ -20,8 +20,8 @@ from agents.models import Execution, Project, Run, Task, TaskSet
 from scheduler.models import Cell
 from tests.processor.records import DONE, record_conversation
 from trainers import ledger, publication
+from trainers.cell import cell_row
 from trainers.ledger import CellEpoch
-from trainers.worker import cell_row
 
 KINDS = ("append", "copy", "read", "write")
 

@@ -9,9 +9,9 @@ from scheduler.core.decide import decide
 from scheduler.core.decisions import Decision, Kind
 from scheduler.core.policies import policy_of
 from scheduler.core.policies.elastic_plus import carries, forecast
-from scheduler.core.simulate import simulate
 from scheduler.core.snapshot import TRAINING, Batch, Snapshot, Work
-from scheduler.scenarios import load
+from scheduler.simulator.core import simulate
+from scheduler.simulator.scenarios import load
 from tests.scheduler.driver import World
 from tests.scheduler.pictures import burst, cell, picture, settings
 

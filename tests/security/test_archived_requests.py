@@ -13,7 +13,7 @@ import zstandard
 from agents.models import RequestBody
 from agents.proxy import archive, dialects
 from agents.proxy.archive import Archive, compressed
-from agents.traffic.replay import replay
+from agents.proxy.traffic.replay import replay
 from tests.proxy.backstage import Backstage, backstage, policy
 from tests.proxy.dialects.test_malformed_requests import BODIES
 

@@ -16,14 +16,14 @@ from gyreweb import embedded, env, reach
 from gyreweb.supervisor import cellnetwork
 from gyreweb.supervisor.errors import CannotStart
 from tests.harness.watching import wait_for
-from trainers.cells import enclosure
+from trainers.launch import enclosure
 
 #: The real transfer engine with a registered buffer, and the store that an engine's processes meet at.
 LISTENERS = """
 import json, os, sys, warnings
 from pathlib import Path
 import torch
-from trainers.worker.transfer import Endpoint
+from trainers.cell.transfer.endpoint import Endpoint
 endpoint = Endpoint()
 endpoint.register(torch.ones(1 << 20, dtype=torch.uint8))
 store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)

@@ -16,7 +16,7 @@ from typing import Any
 import simpy
 
 from scheduler.core.settings import Settings
-from scheduler.core.simulate import Workload
+from scheduler.simulator.core import Workload
 
 Process = Generator[simpy.Event, Any, None]
 #: Gives the seconds, at full load, of the executions of the group with this number.

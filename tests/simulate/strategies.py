@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.policies import REGISTRY
 from scheduler.core.settings import Settings
-from scheduler.core.simulate import Workload
+from scheduler.simulator.core import Workload
 
 #: Their pauses or fixed splits break the capacity rule by definition (docs/scheduling.md). All others obey it.
 EXEMPT_FROM_CAPACITY = frozenset({"colocate", "async-barrier", "async-streamed", "async-best"})

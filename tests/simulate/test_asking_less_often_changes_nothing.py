@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given, settings
 
 from scheduler.core.decisions import Decision, Kind
-from scheduler.core.simulate import World, simulate
 from scheduler.core.snapshot import Snapshot
+from scheduler.simulator.core import World, simulate
 from tests.simulate.strategies import Case, cases
 
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 
 from scheduler.core.bursts import outstanding_batches
 from scheduler.core.decisions import Decision, Kind
-from scheduler.core.simulate import Workload, World
 from scheduler.core.snapshot import Snapshot
+from scheduler.simulator.core import Workload, World
 from tests.scheduler.pictures import burst, decided, only, picture
 from tests.scheduler.pictures import settings as make_settings
 from tests.simulate.strategies import Case, cases

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from scheduler.core import snapshot as facts
-from scheduler.core.simulate import Workload, World, simulate
+from scheduler.simulator.core import Workload, World, simulate
 from tests.simulate.strategies import POLICIES, Case, cases, make_settings
 from tests.simulate.watched import Watch
 

@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 import pytest
 
 from scheduler.core.settings import Settings
-from scheduler.core.simulate import Workload, simulate
+from scheduler.simulator.core import Workload, simulate
 from tests.simulate.slow_model import SlowModel
 from tests.simulate.strategies import make_settings
 

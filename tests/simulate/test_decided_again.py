@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from scheduler.core.decide import decide
 from scheduler.core.decisions import Decision
 from scheduler.core.policies import policy_of
-from scheduler.core.simulate import World
 from scheduler.core.snapshot import Snapshot
+from scheduler.simulator.core import World
 from tests.simulate.strategies import Case, cases
 
 

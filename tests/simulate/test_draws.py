@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from scheduler.core.simulate.durations import Durations
-from scheduler.core.simulate.workload import Draw, Workload
+from scheduler.simulator.core.durations import Durations
+from scheduler.simulator.core.workload import Draw, Workload
 
 SIZES = [1, 2, 3, 16]
 WORKLOADS = [

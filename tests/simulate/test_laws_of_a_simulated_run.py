@@ -6,7 +6,7 @@ from math import isclose
 import pytest
 from hypothesis import given, settings
 
-from scheduler.core.simulate import simulate
+from scheduler.simulator.core import simulate
 from tests.simulate.strategies import EXEMPT_FROM_CAPACITY, POLICIES, Case, cases
 from tests.simulate.watched import Watch
 

@@ -12,10 +12,10 @@ from scheduler.core import snapshot as facts
 from scheduler.core.decide import decide
 from scheduler.core.decisions import Decision
 from scheduler.core.policies import policy_of
-from scheduler.core.simulate import Workload
-from scheduler.core.simulate.parts import SimGroup
 from scheduler.models import Burst, Cell
 from scheduler.observe import Measures, observe
+from scheduler.simulator.core import Workload
+from scheduler.simulator.core.parts import SimGroup
 from tests.scheduler.standin import make_run
 from tests.simulate.strategies import POLICIES, Case, make_settings
 from tests.simulate.watched import Watch

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.settings import Settings
-from scheduler.core.simulate import Workload, World, simulate
+from scheduler.simulator.core import Workload, World, simulate
 from tests.simulate.slow_model import SlowModel
 from tests.simulate.strategies import make_settings
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from scheduler.core.simulate import Stuck, Workload, World, simulate
 from scheduler.core.snapshot import Override
-from scheduler.scenarios import BadScenario, load
+from scheduler.simulator.core import Stuck, Workload, World, simulate
+from scheduler.simulator.scenarios import BadScenario, load
 from tests.simulate.strategies import make_settings
 
 

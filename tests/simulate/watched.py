@@ -12,8 +12,8 @@ from math import isclose
 from scheduler.core import snapshot as facts
 from scheduler.core.decisions import Decision, Kind
 from scheduler.core.policies import policy_of
-from scheduler.core.simulate import Result, World
-from scheduler.core.simulate.parts import SimBatch, SimGroup
+from scheduler.simulator.core import Result, World
+from scheduler.simulator.core.parts import SimBatch, SimGroup
 from tests.simulate.strategies import EXEMPT_FROM_CAPACITY, Case
 
 Listener = Callable[[facts.Snapshot, list[Decision]], None]

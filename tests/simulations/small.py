@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scheduler import scenarios
-from scheduler.scenarios import Scenario
-from scheduler.scenarios.files import to_toml
+from scheduler.simulator import scenarios
+from scheduler.simulator.scenarios import Scenario
+from scheduler.simulator.scenarios.files import to_toml
 
 TABLES = {
     "description": "Three cells, for tests.",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from scheduler.scenarios import BadScenario
-from scheduler.simulations import arguments
+from scheduler.simulator.scenarios import BadScenario
+from scheduler.simulator.studies import arguments
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from scheduler.core.simulate.durations import Durations
-from scheduler.scenarios import load, pattern_search, strict_bound
-from scheduler.scenarios.pattern_search import KNOWN, ORDERS, Foreseen, Pattern, main, run, search
-from scheduler.scenarios.strict_bound import Watched, best_s
+from scheduler.simulator.core.durations import Durations
+from scheduler.simulator.scenarios import load, pattern_search, strict_bound
+from scheduler.simulator.scenarios.pattern_search import KNOWN, ORDERS, Foreseen, Pattern, main, run, search
+from scheduler.simulator.scenarios.strict_bound import Watched, best_s
 
 BASELINE = load("baseline-set")
 SHORT = BASELINE.changed({"steps": 12})

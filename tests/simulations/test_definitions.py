@@ -3,8 +3,8 @@
 import pytest
 
 from scheduler.core.policies import REGISTRY
-from scheduler.simulations.definitions import definition
-from scheduler.simulations.plots import colour_of
+from scheduler.simulator.studies.definitions import definition
+from scheduler.simulator.studies.plots import colour_of
 
 
 @pytest.mark.parametrize("policy", REGISTRY)

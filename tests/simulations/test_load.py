@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.core.simulate import Workload
-from scheduler.core.simulate.pool import Execution, Pool
 from scheduler.core.snapshot import Work
 from scheduler.observe import Measures
-from scheduler.simulations.load import Loads, at_full_load, mean_load
-from scheduler.simulations.recorded import PastExecution, Recording
+from scheduler.simulator.core import Workload
+from scheduler.simulator.core.pool import Execution, Pool
+from scheduler.simulator.studies.load import Loads, at_full_load, mean_load
+from scheduler.simulator.studies.recorded import PastExecution, Recording
 
 CONCURRENCY = 4
 ROOM = [(0.0, 1), (1500.0, 0), (1800.0, 2)]  # no cell serves for five minutes: calls are held

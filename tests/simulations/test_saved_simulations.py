@@ -20,7 +20,7 @@ from scheduler.core.decide import decide
 from scheduler.core.policies import policy_of
 from scheduler.core.snapshot import Snapshot
 from scheduler.models import Cell, Decision
-from scheduler.simulations.models import SimulatedDecision, SimulatedRun, Simulation
+from scheduler.simulator.studies.models import SimulatedDecision, SimulatedRun, Simulation
 from tests.simulations.small import small_file
 from tests.support.demo_run import Shape, demo_project, demo_run
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import scenarios
-from scheduler.scenarios import BadScenario
-from scheduler.scenarios.files import to_toml
+from scheduler.simulator import scenarios
+from scheduler.simulator.scenarios import BadScenario
+from scheduler.simulator.scenarios.files import to_toml
 from tests.simulations.small import small
 
 
@@ -85,7 +85,7 @@ def test_what_is_no_text_file_is_refused_with_the_reason(tmp_path: Path) -> None
 
 
 def test_recorded_durations_are_what_a_run_takes() -> None:
-    from scheduler.core.simulate import simulate
+    from scheduler.simulator.core import simulate
 
     flat = small(alpha=1.0, environment_share=0.0, move_stall_s=0.0)
     result = simulate(flat.settings, flat.workload, "async-streamed", 1, recorded=((1800.0,),))

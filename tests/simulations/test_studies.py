@@ -6,10 +6,10 @@ from statistics import median
 
 import pytest
 
-from scheduler.scenarios import BadScenario
-from scheduler.simulations.many import Finished, run_many
-from scheduler.simulations.study import Job, Study
-from scheduler.simulations.summary import summarise, t_interval, t_quantile
+from scheduler.simulator.scenarios import BadScenario
+from scheduler.simulator.studies.many import Finished, run_many
+from scheduler.simulator.studies.study import Job, Study
+from scheduler.simulator.studies.summary import summarise, t_interval, t_quantile
 from tests.simulations.small import small
 
 
@@ -166,7 +166,7 @@ def test_t_intervals_are_those_of_the_tables() -> None:
 
 
 def test_a_job_is_the_same_alone_as_in_its_study() -> None:
-    from scheduler.simulations.many import run_one
+    from scheduler.simulator.studies.many import run_one
 
     study = Study.of(small(), ["colocate"], [2])
     alone: Finished = run_one(small(), Job(0, "colocate", 2))

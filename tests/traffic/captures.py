@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.proxy.rendering import BUNDLED_POLICY, rendering
-from agents.traffic.replay import Replayed, replay
+from agents.proxy.traffic.replay import Replayed, replay
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "traffic"
 NAMES = sorted(str(path.relative_to(FIXTURES).with_suffix("")) for path in FIXTURES.glob("*/*.jsonl"))

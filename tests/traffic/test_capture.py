@@ -16,9 +16,9 @@ import openai
 import pytest
 
 from agents.proxy.rendering import BUNDLED_POLICY, rendering
-from agents.traffic.capturing import Capture, Server
-from agents.traffic.replay import replay
-from agents.traffic.scripted import BadScript, ScriptedModel
+from agents.proxy.traffic.capturing import Capture, Server
+from agents.proxy.traffic.replay import replay
+from agents.proxy.traffic.scripted import BadScript, ScriptedModel
 
 SECRET = "sk-live-0123456789abcdefghij"
 SYSTEM = "You are a careful agent. " + "Obey the rules of this house. " * 40

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agents.proxy.rendering import BUNDLED_POLICY, Rendering, rendering
-from agents.traffic.replay import replay
+from agents.proxy.traffic.replay import replay
 from tests.proxy import policies
 from tests.traffic.captures import FIXTURES, NAMES, Lines, false_forks, load, played, requests
 

@@ -10,7 +10,7 @@ import pytest
 from agents.harness.drivers import HARNESSES
 from agents.proxy.families import SHAPES
 from agents.proxy.rendering import BUNDLED_POLICY, Rendering
-from agents.traffic.fitting import CAPTURES, Fit, fit, replayed
+from agents.proxy.traffic.fitting import CAPTURES, Fit, fit, replayed
 from tests.proxy import policies
 from tests.support.docs_tables import DocsTable
 
@@ -104,7 +104,7 @@ def test_a_harness_of_which_nothing_is_captured_is_not_judged() -> None:
 
 def test_a_policy_is_tried_without_torch_or_transformers() -> None:
     code = (
-        "import sys; from agents.traffic.fitting import fit; from agents.proxy.rendering import BUNDLED_POLICY;"
+        "import sys; from agents.proxy.traffic.fitting import fit; from agents.proxy.rendering import BUNDLED_POLICY;"
         "assert fit('codex', BUNDLED_POLICY).problem == '';"
         "print(sorted({'torch', 'transformers', 'sglang'} & set(sys.modules)))"
     )

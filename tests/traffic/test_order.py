@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agents.traffic.order import Order
-from agents.traffic.reading import read
+from agents.proxy.traffic.order import Order
+from agents.proxy.traffic.reading import read
 from tests.traffic.captures import Lines, interleaved, load, played, with_late_responses
 
 SAID = "not in the order of their seq"

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from agents.proxy.rendering import BUNDLED_POLICY, rendering
-from agents.traffic.replay import Replayed, replay
-from agents.traffic.table import explain, table
+from agents.proxy.traffic.replay import Replayed, replay
+from agents.proxy.traffic.table import explain, table
 from tests.traffic.captures import Lines, load, played
 
 Message = dict[str, str]

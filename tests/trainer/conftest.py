@@ -4,4 +4,4 @@ import warnings
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    import trainers.worker.trainer  # noqa: F401
+    import trainers.cell.training.trainer  # noqa: F401

@@ -10,8 +10,9 @@ import torch  # noqa: E402
 from megatron.core import parallel_state  # noqa: E402
 
 from tests.integration.payloads import random_payload  # noqa: E402
+from trainers.cell import device  # noqa: E402
+from trainers.cell.training import model, trainer  # noqa: E402
 from trainers.core.loss import LossSettings  # noqa: E402
-from trainers.worker import device, model, trainer  # noqa: E402
 
 LAYOUTS = {"tp2": model.Layout(tensor_parallel=2), "pp2": model.Layout(pipeline_parallel=2), "alone": model.Layout()}
 PAYLOADS = [random_payload(seed) for seed in range(3)]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from trainers.cells import processes, wire
-from trainers.cells.host import Host
-from trainers.cells.launchers import Launch, LauncherError, launcher
+from trainers.launch import processes, wire
+from trainers.launch.host import Host
+from trainers.launch.launchers import Launch, LauncherError, launcher
 
 
 def _sleep(*_: object) -> int:

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tests.integration import tiny_policy
+from trainers.cell.training import checkpoint
 from trainers.checkpoint_files import BadCheckpoint
-from trainers.worker import checkpoint
 
 OPTIMIZER = [{"torch": {"state": {0: {"exp_avg": torch.ones(3)}}, "param_groups": [{"lr": 0.1}]}, "main": []}]
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from trainers.worker.engine_args import EngineSpec, GpuPlan, cpu_arguments, gpu_arguments
+from trainers.cell.engine.arguments import EngineSpec, GpuPlan, cpu_arguments, gpu_arguments
 
 SPEC = EngineSpec("/p", 20001, "key", seed=5, context_tokens=1024, max_calls=128, kv_tokens=65536)
 

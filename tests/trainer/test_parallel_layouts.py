@@ -10,7 +10,7 @@ import torch
 
 from tests.integration import tiny_policy
 from tests.trainer import ranks
-from trainers.worker import trainer
+from trainers.cell.training import trainer
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [

@@ -10,10 +10,10 @@ import torch
 
 from tests.integration import tiny_policy
 from tests.integration.payloads import random_payload
+from trainers.cell.training import model, trainer
+from trainers.cell.training.trainer import Trainer, TrainerSettings
 from trainers.core.loss import LossSettings
 from trainers.core.payload import Payload
-from trainers.worker import model, trainer
-from trainers.worker.trainer import Trainer, TrainerSettings
 
 # Megatron's own deprecations, inside Megatron.
 pytestmark = [

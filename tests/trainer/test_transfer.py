@@ -5,9 +5,9 @@ import logging
 import pytest
 import torch
 
-from trainers.worker import transfer
-from trainers.worker.slots import GradientSlots
-from trainers.worker.transfer import Endpoint, Landing, Publisher, Region, TransferFailed
+from trainers.cell.transfer import endpoint as transfer
+from trainers.cell.transfer.endpoint import Endpoint, Landing, Publisher, Region, TransferFailed
+from trainers.cell.transfer.slots import GradientSlots
 
 
 @pytest.fixture(scope="module")

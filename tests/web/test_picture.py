@@ -129,5 +129,5 @@ def test_a_decision_reads_as_a_headline_and_its_numbers(
     row = SimpleNamespace(
         kind=kind, accepted=accepted, reason=reason, cell_index=None, params={}, number=1, created_at=timezone.now()
     )
-    said = sentence(row, {})
+    said = sentence(row, row.created_at, {})
     assert (said.tone, said.tag, said.head, said.why) == expected

@@ -10,10 +10,10 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
 
 from agents.models import Project, Run
-from scheduler.actions.start_what_if import start_what_if
 from scheduler.models import WhatIf
-from scheduler.whatif.question import ask
-from scheduler.whatif.reading import present
+from scheduler.simulator.actions.start_what_if import start_what_if
+from scheduler.simulator.whatif.question import ask
+from scheduler.simulator.whatif.reading import present
 from tests.support.demo_run import Shape, demo_project, demo_run
 
 SMALL = Shape(groups_per_batch=3, executions_per_group=3, bursts=2, cells=3, concurrency=6, steps=8)

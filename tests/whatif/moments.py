@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from scheduler.core.simulate.parts import SimGroup
-from scheduler.core.simulate.pool import Execution
-from scheduler.core.simulate.resume import EVALUATING, FINISHED, RUNNING, WAITING, Counted, GroupThen, Moment, Underway
-from scheduler.core.simulate.workload import Draw
-from scheduler.core.simulate.world import World
+from scheduler.simulator.core.parts import SimGroup
+from scheduler.simulator.core.pool import Execution
+from scheduler.simulator.core.resume import EVALUATING, FINISHED, RUNNING, WAITING, Counted, GroupThen, Moment, Underway
+from scheduler.simulator.core.workload import Draw
+from scheduler.simulator.core.world import World
 
 
 class Watched(World):

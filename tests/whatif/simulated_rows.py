@@ -11,11 +11,11 @@ from django.utils import timezone
 
 from agents import config as run_config
 from agents.models import Call, Execution, Group, Project, Run, Task
-from scheduler.core.simulate.parts import SimCell, SimGroup
-from scheduler.core.simulate.pool import Execution as SimExecution
-from scheduler.core.simulate.workload import Draw
 from scheduler.models import Burst, Cell, RoleChange
-from scheduler.scenarios import Scenario
+from scheduler.simulator.core.parts import SimCell, SimGroup
+from scheduler.simulator.core.pool import Execution as SimExecution
+from scheduler.simulator.core.workload import Draw
+from scheduler.simulator.scenarios import Scenario
 from tests.support.demo_run import demo_task_set
 from tests.whatif.moments import Watched
 from trainers.models import Batch, HandIn, MicroStep

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.policies import REGISTRY
-from scheduler.core.simulate import Result
-from scheduler.core.simulate.resume import Moment, Resumed
 from scheduler.core.snapshot import Override
-from scheduler.scenarios import Scenario, load
+from scheduler.simulator.core import Result
+from scheduler.simulator.core.resume import Moment, Resumed
+from scheduler.simulator.scenarios import Scenario, load
 from tests.whatif.moments import Watched, moment_of
 
 SMALL = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agents.models import Project, Run
-from scheduler.core.simulate import simulate
-from scheduler.scenarios import BadScenario, Scenario, load
-from scheduler.simulations.fit import TooLittle, fit_run, trajectories_q
+from scheduler.simulator.core import simulate
+from scheduler.simulator.scenarios import BadScenario, Scenario, load
+from scheduler.simulator.studies.fit import TooLittle, fit_run, trajectories_q
 from tests.whatif.simulated_rows import write_run
 
 #: A cluster whose executions do not slow with load: what a recording without calls can say of a run.

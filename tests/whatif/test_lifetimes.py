@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.whatif.lifetimes import Lifetimes
+from scheduler.simulator.whatif.lifetimes import Lifetimes
 
 seconds = st.floats(min_value=0.1, max_value=1000.0)
 

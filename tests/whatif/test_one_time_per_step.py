@@ -11,16 +11,16 @@ import pytest
 from django.db.models import F
 
 from agents.models import Project, Run
-from scheduler.core.simulate import simulate
-from scheduler.scenarios import Scenario, load
-from scheduler.simulations.fit import fit, fit_run
-from scheduler.simulations.recorded import read
-from scheduler.simulations.table import fit_lines
-from scheduler.whatif.answer import POOR_FIT, against_recorded, answers, recommendation
-from scheduler.whatif.inputs import Inputs
-from scheduler.whatif.points import drawn_near, simulate_point
-from scheduler.whatif.question import Question
-from scheduler.whatif.reading import read_inputs
+from scheduler.simulator.core import simulate
+from scheduler.simulator.scenarios import Scenario, load
+from scheduler.simulator.studies.fit import fit, fit_run
+from scheduler.simulator.studies.recorded import read
+from scheduler.simulator.studies.table import fit_lines
+from scheduler.simulator.whatif.answer import POOR_FIT, against_recorded, answers, recommendation
+from scheduler.simulator.whatif.inputs import Inputs
+from scheduler.simulator.whatif.points import drawn_near, simulate_point
+from scheduler.simulator.whatif.question import Question
+from scheduler.simulator.whatif.reading import read_inputs
 from tests.whatif.simulated_rows import write_run
 from tests.whatif.test_fitting_a_recording import CHANGES
 

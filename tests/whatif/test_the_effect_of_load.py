@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agents.models import Call, Project, Run
-from scheduler.core.simulate import simulate
-from scheduler.scenarios import Scenario, load
-from scheduler.simulations.fit import fit_run
+from scheduler.simulator.core import simulate
+from scheduler.simulator.scenarios import Scenario, load
+from scheduler.simulator.studies.fit import fit_run
 from tests.whatif.simulated_rows import write_run
 from tests.whatif.test_fitting_a_recording import CHANGES
 

@@ -13,7 +13,7 @@ from agents.actions.api_tokens import create_token
 from agents.models import Project, Run, RunEvent
 from gyreweb.api.auth import new_secret
 from scheduler.models import Override, WhatIf
-from scheduler.whatif import work
+from scheduler.simulator.whatif import work
 from tests.support.demo_run import Shape, demo_run
 
 Machine = Callable[..., Client]

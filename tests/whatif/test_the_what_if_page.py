@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from agents.models import Project, Run
 from scheduler.models import Override, WhatIf, WhatIfPoint
-from scheduler.whatif import work
+from scheduler.simulator.whatif import work
 from tests.support.demo_run import Shape, demo_run
 
 Asked = Callable[..., WhatIf]

@@ -16,12 +16,12 @@ from django.db import connection
 from django.utils import timezone
 
 from agents.models import Run
-from scheduler.actions.end_what_if import cancel_what_if, resume_what_if
 from scheduler.core.snapshot import Override
 from scheduler.models import WhatIf
-from scheduler.whatif import work
-from scheduler.whatif.answer import answers, recommendation
-from scheduler.whatif.inputs import Inputs
+from scheduler.simulator.actions.end_what_if import cancel_what_if, resume_what_if
+from scheduler.simulator.whatif import work
+from scheduler.simulator.whatif.answer import answers, recommendation
+from scheduler.simulator.whatif.inputs import Inputs
 
 Asked = Callable[..., WhatIf]
 

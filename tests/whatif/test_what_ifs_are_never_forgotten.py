@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from scheduler import wakes
 from scheduler.loop import Loop
 from scheduler.models import WhatIf
+from scheduler.simulator.whatif import wakes
 from tests.scheduler.test_wakes import queue  # noqa: F401  (a fixture)
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.whatif.answer import Interval, answers, best_of, in_words, recommendation
-from scheduler.whatif.question import CHOICES, told, why_not_live
+from scheduler.simulator.whatif.answer import Interval, answers, best_of, in_words, recommendation
+from scheduler.simulator.whatif.question import CHOICES, told, why_not_live
 
 
 def point(number: int, changes: dict[str, Any], hours: list[float], cells: int = 4, staleness: float = 0.5) -> Any:

@@ -15,7 +15,8 @@ log = logging.getLogger(__name__)
 def enforce_retention(run: Run) -> int:
     """Keep the newest `checkpoints_kept` checkpoints, and the payloads of steps after the oldest of them.
 
-    A step whose checkpoint is damaged is done again from these (trainers.worker.restore). An ended run needs none.
+    A step whose checkpoint is damaged is done again from these (trainers.cell.training.restore).
+    An ended run needs none.
     Returns the number of checkpoints deleted.
     """
     num_kept = run.config["checkpoints_kept"]

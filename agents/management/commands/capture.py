@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from django.core.management.base import BaseCommand, CommandError
 
-from agents.traffic.capturing import Capture, Server
-from agents.traffic.scripted import DEFAULT, BadScript, ScriptedModel
+from agents.proxy.traffic.capturing import Capture, Server
+from agents.proxy.traffic.scripted import DEFAULT, BadScript, ScriptedModel
 
 
 class Command(BaseCommand):

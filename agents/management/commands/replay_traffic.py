@@ -12,9 +12,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agents.proxy.profiles import PROFILES
 from agents.proxy.rendering import BUNDLED_POLICY, BadPolicyFolder, rendering
-from agents.traffic.reading import NotReadable
-from agents.traffic.replay import Totals, replay
-from agents.traffic.table import Progress, explain, table
+from agents.proxy.traffic.reading import NotReadable
+from agents.proxy.traffic.replay import Totals, replay
+from agents.proxy.traffic.table import Progress, explain, table
 
 
 class Command(BaseCommand):

@@ -15,8 +15,8 @@ from agents.web import access
 from gyreweb.api import paging, serializers
 from gyreweb.api.auth import viewer_of
 from gyreweb.api.views.runs import PAGE, PROBLEMS
-from scheduler.actions.delete_simulation import delete_simulation
-from scheduler.web import simulations as queries
+from scheduler.simulator.actions.delete_simulation import delete_simulation
+from scheduler.simulator.web import simulations as queries
 
 POLICY = OpenApiParameter("policy", str, description="The policy whose run is given; default: the first.")
 

@@ -17,12 +17,12 @@ from agents.web import access
 from gyreweb.api import serializers
 from gyreweb.api.auth import viewer_of
 from gyreweb.api.views.runs import PROBLEMS
-from scheduler.actions.apply_what_if import apply_what_if, preview_what_if
-from scheduler.actions.end_what_if import cancel_what_if, resume_what_if
-from scheduler.actions.start_what_if import start_what_if
-from scheduler.web import what_ifs
-from scheduler.whatif.question import BadQuestion, ask
-from scheduler.whatif.reading import present
+from scheduler.simulator.actions.apply_what_if import apply_what_if, preview_what_if
+from scheduler.simulator.actions.end_what_if import cancel_what_if, resume_what_if
+from scheduler.simulator.actions.start_what_if import start_what_if
+from scheduler.simulator.web import what_ifs
+from scheduler.simulator.whatif.question import BadQuestion, ask
+from scheduler.simulator.whatif.reading import present
 
 
 class WhatIfPoint(s.Serializer[Any]):

@@ -14,12 +14,12 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_GET, require_POST
 
 from gyreweb.pages.shell import page, show, viewer_of
-from scheduler import scenarios
-from scheduler.actions.delete_simulation import delete_simulation
 from scheduler.core.settings import Settings
-from scheduler.core.simulate import Workload
-from scheduler.simulations.definitions import definition
-from scheduler.web import simulations as queries
+from scheduler.simulator import scenarios
+from scheduler.simulator.actions.delete_simulation import delete_simulation
+from scheduler.simulator.core import Workload
+from scheduler.simulator.studies.definitions import definition
+from scheduler.simulator.web import simulations as queries
 from scheduler.web.decisions import PAGE_SIZE
 
 NUM_DECISIONS = 40

@@ -19,13 +19,13 @@ from agents.web import access
 from gyreweb.pages import fragments, what_if_form
 from gyreweb.pages.facts import RunFacts
 from gyreweb.pages.shell import page, show, viewer_of
-from scheduler.actions.apply_what_if import apply_what_if, preview_what_if
-from scheduler.actions.end_what_if import cancel_what_if, resume_what_if
-from scheduler.actions.start_what_if import start_what_if
-from scheduler.web import what_ifs
+from scheduler.simulator.actions.apply_what_if import apply_what_if, preview_what_if
+from scheduler.simulator.actions.end_what_if import cancel_what_if, resume_what_if
+from scheduler.simulator.actions.start_what_if import start_what_if
+from scheduler.simulator.web import what_ifs
+from scheduler.simulator.whatif.question import told
+from scheduler.simulator.whatif.reading import present
 from scheduler.web.decisions import typeset
-from scheduler.whatif.question import told
-from scheduler.whatif.reading import present
 
 ACTS = {"cancel": cancel_what_if, "resume": resume_what_if}
 FORBIDDEN = "This needs the permission to operate runs."

@@ -9,17 +9,17 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from scheduler import scenarios
-from scheduler.scenarios import BadScenario, Scenario
-from scheduler.scenarios.files import to_toml
-from scheduler.simulations import arguments, sensitivity, table
-from scheduler.simulations.many import run_many
-from scheduler.simulations.output import write_plots, write_results
-from scheduler.simulations.points import Points
-from scheduler.simulations.progress import Bar
-from scheduler.simulations.report import JsonReport, Report, TextReport
-from scheduler.simulations.study import Study
-from scheduler.simulations.summary import Summary
+from scheduler.simulator import scenarios
+from scheduler.simulator.scenarios import BadScenario, Scenario
+from scheduler.simulator.scenarios.files import to_toml
+from scheduler.simulator.studies import arguments, sensitivity, table
+from scheduler.simulator.studies.many import run_many
+from scheduler.simulator.studies.output import write_plots, write_results
+from scheduler.simulator.studies.points import Points
+from scheduler.simulator.studies.progress import Bar
+from scheduler.simulator.studies.report import JsonReport, Report, TextReport
+from scheduler.simulator.studies.study import Study
+from scheduler.simulator.studies.summary import Summary
 
 EPILOG = """\
 A KEY is a run setting or a parameter of the workload; a wrong one lists them all. docs/simulator.md tells what each
@@ -120,7 +120,7 @@ class Command(BaseCommand):
     def _changed(self, options: dict[str, Any], changes: dict[str, Any]) -> Scenario:
         if options["fit_from"] is None:
             return scenarios.load(options["preset"]).changed(changes)
-        from scheduler.simulations.fitted import fitted  # reads the database
+        from scheduler.simulator.studies.fitted import fitted  # reads the database
 
         scenario = fitted(options["fit_from"], changes)
         for line in table.fit_lines(scenario):
@@ -144,7 +144,7 @@ class Command(BaseCommand):
 
     def _save(self, summary: Summary, changes: dict[str, Any], options: dict[str, Any]) -> None:
         """One saved simulation per point. Its decisions are in the database then, and no longer needed here."""
-        from scheduler.simulations.saving import save  # the only way to the database
+        from scheduler.simulator.studies.saving import save  # the only way to the database
 
         try:
             saved = save(summary, changes, fitted_from=options["fit_from"], command=command_of(options))

@@ -1,0 +1,1 @@
+"""One change of saved simulations and what-ifs per file: row, event and owner in one transaction."""

@@ -1,0 +1,1 @@
+"""Read side of saved simulations and what-ifs for pages and REST."""

@@ -1,0 +1,1 @@
+"""A cell: the agent that follows its desired role, the engine it serves with, the trainer it trains with."""

@@ -1,0 +1,1 @@
+"""Weights and gradients between cells over Mooncake."""

@@ -1,1 +1,0 @@
-"""Cells as seen from the control plane: launcher backends and engine clients."""

@@ -1,0 +1,1 @@
+"""How the control plane launches cells: launcher backends, the cell host that forks them, its socket."""

@@ -1,1 +1,0 @@
-"""The processes on the GPUs (or CPUs): cell agent, engine, Megatron trainer, transfer."""
