@@ -1,30 +1,26 @@
 """Seats: what is made ready for sandboxes that are still to come.
 
 To move a process into a control group takes the kernel long, however little it costs. So a few groups are made ahead,
-each with a shell in it that waits to be told which bubblewrap to become and, where sandboxes are entered, with a forked
-child that waits for its sandbox.
+each with a shell in it that waits to be told which bubblewrap to become.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import shlex
 import signal
-import socket
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from agents.harness.sandbox import bubblewrap, inside, limits, syscalls
+from agents.harness.sandbox import bubblewrap, limits, syscalls
 from agents.harness.sandbox.base import MARKS
 from agents.harness.sandbox.cgroups import Cgroup, Groups
 from agents.harness.sandbox.inside import Program
 
 _NUM_READY = 3
-_MESSAGE_BYTES = 1 << 18
 _GROUP_FD = 3
 _NULL = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM)
@@ -42,7 +38,6 @@ class Seat:
     go: int
     info: int
     ready: int
-    child: tuple[int, socket.socket] | None = field(default=None)  # pid and where it listens
 
     def become(self, command: list[str], log: int | None) -> None:
         """Let the shell become `command`, with output to `log`, or to the ready pipe and with the hold as input."""
@@ -57,8 +52,6 @@ class Seat:
         """Close what it writes to; who waits for it ends by that. The pipes that it reads are those of its taker."""
         for number in (self.script, self.hold, self.go):
             os.close(number)
-        if self.child:
-            self.child[1].close()
 
 
 class Seats:
@@ -66,9 +59,9 @@ class Seats:
 
     def __init__(self, groups: Groups | None, identity: int | None, programs: dict[str, Program]) -> None:
         self.groups, self.identity = groups, identity
-        self._programs = programs
+        self.programs = programs
         self._numbers = itertools.count(1)
-        #: By whether a child waits in them. Only the kinds that were wanted before are made ahead.
+        #: By whether a child enters them. Only the kinds that were wanted before are made ahead.
         self._free: dict[bool, deque[Seat]] = {bool(programs): deque()}
 
     @cached_property
@@ -123,46 +116,7 @@ class Seats:
             for number in {script_read, hold_read, go_read, info_write, ready_write, rules, group} - {_NULL}:
                 os.close(number)
         os.write(script_write, f"echo 0 >&{_GROUP_FD} || exit\n".encode())
-        child = self._fork(cgroup) if entered else None
-        return Seat(pid, cgroup, script_write, hold_write, go_write, info_read, ready_read, child)
-
-    def _fork(self, cgroup: Cgroup | None) -> tuple[int, socket.socket]:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        pid = os.fork()
-        if pid == 0:
-            self._wait_and_enter(theirs, cgroup)
-        theirs.close()
-        return pid, ours
-
-    def _wait_and_enter(self, told: socket.socket, cgroup: Cgroup | None) -> None:
-        status, log = 126, -1
-        try:
-            inside.keep_open(told.fileno())
-            if cgroup:
-                cgroup.procs.write_text("0")
-            raw, descriptors, _, _ = socket.recv_fds(told, _MESSAGE_BYTES, 3)
-            if not raw:
-                os._exit(0)
-            pidfd, log, channel = descriptors
-            message = json.loads(raw)
-            os.sched_setaffinity(0, message["processors"])
-            spec = message["spec"]
-            program = self._programs[spec["program"]] if spec["program"] else None
-            way = inside.Way(pidfd, self.identity, self.filter)
-            status = inside.enter(spec, way, log, socket.socket(fileno=channel), program)
-        except BaseException as error:
-            if log >= 0:
-                os.write(log, f"sandbox: {error}\n".encode())
-        finally:
-            # A signal's number does not fit an exit status of its own: shells write 128 + n.
-            os._exit(status if status >= 0 else 128 - status)
-
-
-def tell(child: tuple[int, socket.socket], spec: dict[str, Any], processors: set[int], descriptors: list[int]) -> None:
-    """Send a forked child into its sandbox: descriptors of its first process, its log, and its channel."""
-    message = json.dumps({"spec": spec, "processors": sorted(processors)}).encode()
-    socket.send_fds(child[1], [message], descriptors)
-    child[1].close()
+        return Seat(pid, cgroup, script_write, hold_write, go_write, info_read, ready_read)
 
 
 def _spawn(command: list[str], targets: dict[int, int]) -> int:
