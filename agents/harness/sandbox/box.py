@@ -90,17 +90,14 @@ class Box:
         seats = self._context.seats
         command = bubblewrap.arguments(spec, shown(spec["root"]), binds, memory_is_counted=seats.groups is not None)
         command += bubblewrap.HOLD if self._entered else [*bubblewrap.ANNOUNCE, *spec["command"]]
-        if seats.identity is not None and not self._entered:
-            numbers = (f"--reuid={seats.identity}", f"--regid={seats.identity}")
-            command = ["/usr/bin/setpriv", *numbers, "--clear-groups", *command]
-        seat = self._seat = seats.take(spec["limits"], self._entered)
+        self._log = self._open_log()
+        seat = self._seat = seats.take(spec["limits"], None if self._entered else self._log)
         self._watch_pipe(seat.info, self._on_info)
         self._watch_pipe(seat.ready, self._on_ready)
         self._outer_pidfd = self._watch_child(seat.pid)
-        self._log = self._open_log()
-        with limits.as_user(seats.identity if self._entered else None):
+        with limits.as_user(seats.identity):
             os.sched_setaffinity(seat.pid, self._processors())
-        seat.become(command, None if self._entered else self._log)
+        seat.become(command, self._entered)
 
     def _processors(self) -> set[int]:
         """As many as the task asks for; sandboxes next to each other get different ones."""

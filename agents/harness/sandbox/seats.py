@@ -1,7 +1,8 @@
 """Seats: what is made ready for sandboxes that are still to come.
 
 To move a process into a control group takes the kernel long, however little it costs. So a few groups are made ahead,
-each with a shell in it that waits to be told which bubblewrap to become.
+each with a shell in it that waits to be told which bubblewrap to become. Those of sandboxes with a log of their own are
+made when they are wanted: the shell is an unprivileged user from its start, and could not open the log.
 """
 
 from __future__ import annotations
@@ -39,11 +40,10 @@ class Seat:
     info: int
     ready: int
 
-    def become(self, command: list[str], log: int | None) -> None:
-        """Let the shell become `command`, with output to `log`, or to the ready pipe and with the hold as input."""
-        source = "/dev/null" if log is not None else f"&{bubblewrap.HOLD_FD}"
-        target = f">>/proc/{os.getpid()}/fd/{log}" if log is not None else ""
-        line = f"exec {shlex.join(command)} <{source} {target} 2>&1 {bubblewrap.HOLD_FD}<&- {_GROUP_FD}>&-\n"
+    def become(self, command: list[str], entered: bool) -> None:
+        """Let the shell become `command`, with the hold as its input where the sandbox is entered."""
+        source = f"&{bubblewrap.HOLD_FD}" if entered else "/dev/null"
+        line = f"exec {shlex.join(command)} <{source} 2>&1 {bubblewrap.HOLD_FD}<&- {_GROUP_FD}>&-\n"
         written = memoryview(line.encode())
         while written:
             written = written[os.write(self.script, written) :]
@@ -61,8 +61,8 @@ class Seats:
         self.groups, self.identity = groups, identity
         self.programs = programs
         self._numbers = itertools.count(1)
-        #: By whether a child enters them. Only the kinds that were wanted before are made ahead.
-        self._free: dict[bool, deque[Seat]] = {bool(programs): deque()}
+        self._free: deque[Seat] = deque()
+        self._makes_ahead = bool(programs)
 
     @cached_property
     def filter(self) -> bytes:
@@ -76,26 +76,22 @@ class Seats:
         os.write(number, self.filter)
         return f"/proc/self/fd/{number}"
 
-    def take(self, wanted: dict[str, Any], entered: bool) -> Seat:
-        """A seat for a sandbox with the limits that are wanted.
-
-        The shell in a seat that is entered is the host identity already; the other has a log to open.
-        """
-        free = self._free.setdefault(entered, deque())
-        seat = free.popleft() if free else self._make(entered)
+    def take(self, wanted: dict[str, Any], log: int | None) -> Seat:
+        """A seat for a sandbox with the limits that are wanted; `log` takes its output unless it is entered."""
+        self._makes_ahead |= log is None
+        seat = self._free.popleft() if log is None and self._free else self._make(log)
         if self.groups and seat.cgroup:
             self.groups.limit(seat.cgroup, wanted)
         return seat
 
     def fill(self) -> bool:
         """Make one seat more ready; whether others are still wanted."""
-        for entered, free in self._free.items():
-            if len(free) < _NUM_READY:
-                free.append(self._make(entered))
-                return True
-        return False
+        if not self._makes_ahead or len(self._free) >= _NUM_READY:
+            return False
+        self._free.append(self._make(None))
+        return True
 
-    def _make(self, entered: bool) -> Seat:
+    def _make(self, log: int | None) -> Seat:
         cgroup = self.groups.create(next(self._numbers)) if self.groups else None
         script_read, script_write = os.pipe()
         hold_read, hold_write = os.pipe()
@@ -104,13 +100,14 @@ class Seats:
         ready_read, ready_write = os.pipe()
         rules = os.open(self._filter_file, os.O_RDONLY | os.O_CLOEXEC)
         group = os.open(cgroup.procs, os.O_WRONLY | os.O_CLOEXEC) if cgroup else _NULL
+        output = ready_write if log is None else log
         targets = {
-            0: script_read, 1: ready_write, 2: ready_write, _GROUP_FD: group, bubblewrap.HOLD_FD: hold_read,
+            0: script_read, 1: output, 2: output, _GROUP_FD: group, bubblewrap.HOLD_FD: hold_read,
             bubblewrap.GO_FD: go_read, bubblewrap.INFO_FD: info_write, bubblewrap.READY_FD: ready_write,
             bubblewrap.FILTER_FD: rules,
         }  # fmt: skip
         try:
-            with limits.as_user(self.identity if entered else None):
+            with limits.as_user(self.identity):
                 pid = _spawn(["/bin/sh"], targets)
         finally:
             for number in {script_read, hold_read, go_read, info_write, ready_write, rules, group} - {_NULL}:
