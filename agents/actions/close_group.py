@@ -33,7 +33,7 @@ def close_group_if_complete(group_id: int) -> bool:
     Call it in the transaction that ended an execution, after that row is written.
     """
     with transaction.atomic():
-        closing = examine_group(group_id)
+        closing = examine_group(Group.objects.select_related("run").get(pk=group_id))
         if closing is None:
             return False
         seq = events.record_all(closing.group.run_id, [closing.event]) if closing.event else None
@@ -41,24 +41,22 @@ def close_group_if_complete(group_id: int) -> bool:
         return True
 
 
-def examine_group(group_id: int) -> Closing | None:
+def examine_group(group: Group) -> Closing | None:
     """Lock the group; None while an execution is still to end, or when the group is closed already.
 
-    The lock makes two executions that end at once see each other: the second to get it sees the first's row.
+    The lock makes two executions that end at once see each other: the second to get it sees the first's row, and the
+    state that the first may have given the group since `group` was read.
     """
     with connection.cursor() as cursor:
-        cursor.execute("SELECT 1 FROM agents_group WHERE id = %s FOR NO KEY UPDATE", [group_id])
-    rows = Execution.objects.filter(group=group_id).values_list("state", "outcome", "reward", "training_reward")
-    members = list(rows)
-    if any(state not in OVER for state, *_ in members):
-        return None
-    group = Group.objects.select_related("run").get(pk=group_id)
-    if group.state != Group.State.DISPATCHED:
+        cursor.execute("SELECT 1 FROM agents_group WHERE id = %s FOR NO KEY UPDATE", [group.pk])
+    rows = Execution.objects.filter(group=group)
+    members = list(rows.values_list("state", "outcome", "reward", "training_reward", "group__state"))
+    if any(state not in OVER or group_state != Group.State.DISPATCHED for state, *_, group_state in members):
         return None
     training = group.kind == Group.Kind.TRAINING
     votes = [
         vote
-        for _, outcome, reward, training_reward in members
+        for _, outcome, reward, training_reward, _ in members
         if Outcome(outcome).votes and (vote := training_reward if training else reward) is not None
     ]
     group.num_votes = len(votes)

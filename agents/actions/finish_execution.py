@@ -84,7 +84,8 @@ def _finish(execution_id: int, attempt: int, verdict: Verdict, end: HarnessEnd, 
 
 def _close_group(execution: Execution, *, trusts_counters: bool) -> None:
     """Without `trusts_counters` one that is wrong already is no reason to keep the execution."""
-    closing = examine_group(execution.group_id)
+    execution.group.run = execution.run  # both are here: nothing is to be read again
+    closing = examine_group(execution.group)
     entries = [(events.EventKind.EXECUTION_FINISHED, _event(execution))]
     if closing is not None and closing.event is not None:
         entries.append(closing.event)

@@ -50,7 +50,7 @@ def all_services(home: Path, host: str, ports: Ports, cells: CellNetwork = SHARE
         ),
         Service("web", (python, *web), _http(host, ports.web, "/login/")),
         *(_proxy(home, number, port, cells.for_proxies(home)) for number, port in enumerate(ports.proxies)),
-        _worker("worker-executions", "executions", threads=160, connections=24),
+        _worker("worker-executions", "executions", threads=160, connections=64),
         _worker("worker-control", "evaluation,cells,control", threads=24, connections=8),
         Service("scheduler", (python, "manage.py", "run_scheduler"), lambda _log: True),
     ]

@@ -62,3 +62,9 @@ def test_an_unknown_bench_is_refused() -> None:
 def test_a_ratio_is_value_over_baseline() -> None:
     line = report("x", {"cost": Figure.against(3.0, 2.0, "s")})
     assert json.loads(line)["figures"] == {"cost": {"value": 3.0, "unit": "s", "baseline": 2.0, "ratio": 1.5}}
+
+
+@pytest.mark.parametrize(("name", "number"), [("tree", 8), ("executions", 12), ("executions", 0), ("executions", -8)])
+def test_a_burst_is_whole_groups_of_the_bench_that_has_one(name: str, number: int) -> None:
+    with pytest.raises(CommandError, match="multiple of 8"):
+        call_command("bench", name, executions=number)

@@ -77,10 +77,11 @@ def test_a_long_evaluation_is_left_to_the_evaluators(stage: SocketBackstage, wor
     assert (execution.state, execution.lease_owner, execution.lease_expires_at) == (State.EVALUATING, "", None)
 
 
+@pytest.mark.parametrize("closes_its_group", [False, True])
 def test_from_lease_to_finish_there_are_at_most_twelve_round_trips(
-    stage: SocketBackstage, worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: SocketBackstage, worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closes_its_group: bool
 ) -> None:
-    execution, _ = queue(stage, write_task(tmp_path / "tasks"), 2)
+    execution, *_ = queue(stage, write_task(tmp_path / "tasks"), 1 if closes_its_group else 2)
     stage.engine(execution.run, WRITE, "done")
     monkeypatch.setattr(heartbeat, "_LOOK_S", 600.0)  # its looks are those of a worker, not of an execution
     for place in (psycopg, psycopg.Connection):
@@ -90,5 +91,7 @@ def test_from_lease_to_finish_there_are_at_most_twelve_round_trips(
     run_attempt(worker, lease, evaluates=True)
     found = counted.total(tmp_path)
     monkeypatch.undo()
-    assert Execution.objects.get(pk=execution.pk).outcome == "complete"
+    finished = Execution.objects.select_related("group").get(pk=execution.pk)
+    assert finished.outcome == "complete"
+    assert (finished.group.ready_at is not None) == closes_its_group
     assert 0 < found.round_trips <= 12, found.statements

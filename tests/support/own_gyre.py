@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -31,13 +33,20 @@ def manage(*arguments: str) -> str:
     return done.stdout
 
 
-def up(home: Path, **variables: str) -> "subprocess.Popen[str]":
+@contextmanager
+def up(home: Path, **variables: str) -> "Iterator[subprocess.Popen[str]]":
+    """`make up`; whoever leaves early, as a test that fails, ends it."""
     with (home / "up.log").open("a") as log:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "gyreweb.supervisor", "up"],
             cwd=env.REPO_ROOT, env=os.environ | variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
             text=True,
         )  # fmt: skip
+    with process:
+        try:
+            yield process
+        finally:
+            process.terminate()
 
 
 def calls(database: str) -> set[tuple[int, int, int, int]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import encodings.idna  # noqa: F401  (looked up by name when a host is resolved)
 
+import httpcore  # noqa: F401  (imported by the first client that is to reach a network)
 import httpx
 from openai import OpenAI
 
-from agents.harness.reference.program import MAIN_TOOLS, main
+from agents.harness.reference.program import MAIN_TOOLS, Session, Settings, echo, main, opening
 
 __all__ = ["main"]
 
@@ -23,19 +24,12 @@ _REPLY = {
 
 
 def _warm_up() -> None:
-    """One request and reply through the client, over no network."""
+    """One turn of the harness's own, over no network."""
     transport = httpx.MockTransport(lambda _request: httpx.Response(200, json=_REPLY))
     with OpenAI(base_url="http://none/v1", api_key="none", http_client=httpx.Client(transport=transport)) as client:
-        reply = client.chat.completions.create(
-            model="policy",
-            messages=[
-                {"role": "user", "content": "x"},
-                {"role": "assistant", "content": "", "tool_calls": [_CALL]},  # type: ignore[list-item]
-                {"role": "tool", "tool_call_id": "1", "content": ""},
-            ],
-            tools=MAIN_TOOLS,  # type: ignore[arg-type]
-        )
-        reply.choices[0].message.model_dump()
+        session = Session(Settings("http://none/v1", "none"), client)
+        reply, *_ = session.ask(opening("", "x"), MAIN_TOOLS)
+        echo(reply)
 
 
 _warm_up()

@@ -10,7 +10,7 @@ It knows nothing of training. It reads its settings from environment variables, 
 * A call that cannot be understood gets an error as its result; the number of such calls is reported.
 * All agents of one task share one limit on model calls.
 
-Import the module once and call `main` in a forked child: importing warms the client and starts no thread.
+Import the module once and call `main` in a forked child: importing starts no thread.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ HELPER_SYSTEM = "You are a helper. Do the job with tools."
 SUMMARY_QUESTION = "Summarize what is left."
 CONTINUATION = "Continue. "
 BAD_CALL = "error: bad call"
+#: The model's address is plain HTTP inside the sandbox; an empty trust store saves loading the system's.
+_NO_TRUST = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def _tool(name: str, description: str, argument: str) -> dict[str, Any]:
@@ -111,11 +113,9 @@ class Session:
                 self.turn_limit = True
                 raise TurnLimit
             self.turns += 1
-        completion = self.client.chat.completions.create(
-            model=self.settings.model,
-            messages=messages,  # type: ignore[arg-type]
-            tools=tools,  # type: ignore[arg-type]
-        )
+        # Not by `chat.completions.create`: that walks every message by its type, and all of it is JSON already.
+        body = {"messages": messages, "model": self.settings.model, "tools": tools}
+        completion = self.client.post("/chat/completions", body=body, cast_to=ChatCompletion)
         choice = completion.choices[0]
         return choice.message, choice.finish_reason, completion.usage.total_tokens if completion.usage else 0
 
@@ -151,7 +151,7 @@ class Agent:
         while True:
             reply, finish_reason, total_tokens = self.session.ask(self.messages, self.tools)
             text = reply.content or ""
-            self.messages.append(_echo(reply))
+            self.messages.append(echo(reply))
             if finish_reason == "length":
                 self.session.count_malformed()
                 return text
@@ -207,7 +207,7 @@ def opening(system: str, request: str) -> list[Message]:
     return [{"role": "system", "content": system}, {"role": "user", "content": request}]
 
 
-def _echo(reply: Any) -> Message:
+def echo(reply: Any) -> Message:
     """The model's message as it goes back to it in the next request."""
     message: Message = {"role": "assistant", "content": reply.content}
     if reply.tool_calls:
@@ -259,10 +259,7 @@ def _kill_group(pid: int) -> None:
 
 
 def _client(settings: Settings) -> OpenAI:
-    # The model's address is plain HTTP inside the sandbox; an empty trust store saves loading the system's.
-    transport = httpx.Client(
-        verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), trust_env=False, timeout=settings.request_timeout_s
-    )
+    transport = httpx.Client(verify=_NO_TRUST, trust_env=False, timeout=settings.request_timeout_s)
     return OpenAI(
         base_url=settings.base_url, api_key=settings.api_key, max_retries=settings.max_retries, http_client=transport
     )
@@ -291,14 +288,3 @@ def main(env: Mapping[str, str]) -> int:
     }
     (settings.logs / "result.json").write_text(json.dumps(result) + "\n")
     return status
-
-
-def _warm() -> None:
-    """Build what the client builds lazily, so that a forked child need not."""
-    with _client(Settings("http://127.0.0.1/v1", "none")) as client:
-        _ = client.chat.completions
-    sample = {"id": "", "choices": [], "created": 0, "model": "", "object": "chat.completion"}
-    ChatCompletion.model_validate(sample)
-
-
-_warm()

@@ -69,11 +69,12 @@ class _Tree:
     """The files to pack, parents first. A path whose owner may not read it has its mode back after `close`."""
 
     def __init__(self, top: Path) -> None:
-        self._top = top
-        self._paths: list[Path] = []
-        self._modes: dict[Path, int] = {}
+        self._top = os.fspath(top)
+        self._found: list[tuple[str, os.stat_result]] = []
+        self._modes: dict[str, int] = {}
+        self._first_names: dict[tuple[int, int], str] = {}
         self.num_bytes = 0
-        waiting = [path for path in sorted(top.iterdir(), reverse=True) if path.name not in _LEFT_OUT]
+        waiting = [name for name in sorted(os.listdir(top), reverse=True) if name not in _LEFT_OUT]
         try:
             while waiting:
                 waiting += self._take(waiting.pop())
@@ -81,36 +82,53 @@ class _Tree:
             self.close()
             raise
 
-    def _take(self, path: Path) -> list[Path]:
-        """Note one path; returns what a directory holds."""
-        found = path.lstat()
+    def _take(self, name: str) -> list[str]:
+        """Note one path, by its name below the top; returns what a directory holds."""
+        path = f"{self._top}/{name}"
+        found = os.lstat(path)
         if stat.S_ISDIR(found.st_mode):
-            self._paths.append(path)
+            self._found.append((name, found))
             self._open(path, found.st_mode, 0o500)
-            return sorted(path.iterdir(), reverse=True)
+            return [f"{name}/{child}" for child in sorted(os.listdir(path), reverse=True)]
         if stat.S_ISREG(found.st_mode):
             self.num_bytes += found.st_size
             self._open(path, found.st_mode, 0o400)
-            self._paths.append(path)
+            self._found.append((name, found))
         elif stat.S_ISLNK(found.st_mode) or stat.S_ISFIFO(found.st_mode):
-            self._paths.append(path)
+            self._found.append((name, found))
         return []
 
-    def _open(self, path: Path, mode: int, needed: int) -> None:
+    def _open(self, path: str, mode: int, needed: int) -> None:
         if mode & needed != needed and os.geteuid() != 0:
             self._modes[path] = stat.S_IMODE(mode)
-            path.chmod(stat.S_IMODE(mode) | needed)
+            os.chmod(path, stat.S_IMODE(mode) | needed)
 
     def write(self, archive: tarfile.TarFile) -> None:
-        for path in self._paths:
-            member = archive.gettarinfo(str(path), str(path.relative_to(self._top)))
-            member.mode = self._modes.get(path, member.mode)
+        for name, found in self._found:
+            member = self._member(name, found)
             if member.isreg():
-                with path.open("rb") as file:
+                with open(f"{self._top}/{name}", "rb") as file:
                     archive.addfile(member, file)
             else:
                 archive.addfile(member)
 
+    def _member(self, name: str, found: os.stat_result) -> tarfile.TarInfo:
+        """As tarfile would describe it, but without the names of its owners, which it looks up for every path."""
+        member = tarfile.TarInfo(name)
+        member.mode, member.mtime = stat.S_IMODE(found.st_mode), found.st_mtime
+        member.uid, member.gid = found.st_uid, found.st_gid
+        if stat.S_ISDIR(found.st_mode):
+            member.type = tarfile.DIRTYPE
+        elif stat.S_ISLNK(found.st_mode):
+            member.type, member.linkname = tarfile.SYMTYPE, os.readlink(f"{self._top}/{name}")
+        elif stat.S_ISFIFO(found.st_mode):
+            member.type = tarfile.FIFOTYPE
+        elif (first := self._first_names.setdefault((found.st_dev, found.st_ino), name)) != name:
+            member.type, member.linkname = tarfile.LNKTYPE, first
+        else:
+            member.size = found.st_size
+        return member
+
     def close(self) -> None:
         for path, mode in reversed(self._modes.items()):
-            path.chmod(mode)
+            os.chmod(path, mode)

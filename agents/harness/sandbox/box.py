@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from agents.harness.sandbox import bubblewrap, limits
+from agents.harness.sandbox import bubblewrap, inside, limits
 from agents.harness.sandbox.base import SandboxError
 from agents.harness.sandbox.forwarder import Forwarder
-from agents.harness.sandbox.seats import Seat, Seats, tell
+from agents.harness.sandbox.seats import Seat, Seats
 from agents.harness.sandbox.stage import Direct, Staged
 
 KILLED = 128 + signal.SIGKILL
@@ -90,19 +90,14 @@ class Box:
         seats = self._context.seats
         command = bubblewrap.arguments(spec, shown(spec["root"]), binds, memory_is_counted=seats.groups is not None)
         command += bubblewrap.HOLD if self._entered else [*bubblewrap.ANNOUNCE, *spec["command"]]
-        if seats.identity is not None and not self._entered:
-            numbers = (f"--reuid={seats.identity}", f"--regid={seats.identity}")
-            command = ["/usr/bin/setpriv", *numbers, "--clear-groups", *command]
-        seat = self._seat = seats.take(spec["limits"], self._entered)
+        self._log = self._open_log()
+        seat = self._seat = seats.take(spec["limits"], None if self._entered else self._log)
         self._watch_pipe(seat.info, self._on_info)
         self._watch_pipe(seat.ready, self._on_ready)
         self._outer_pidfd = self._watch_child(seat.pid)
-        if seat.child:
-            self._watch_child(seat.child[0])
-        self._log = self._open_log()
-        with limits.as_user(seats.identity if self._entered else None):
+        with limits.as_user(seats.identity):
             os.sched_setaffinity(seat.pid, self._processors())
-        seat.become(command, None if self._entered else self._log)
+        seat.become(command, self._entered)
 
     def _processors(self) -> set[int]:
         """As many as the task asks for; sandboxes next to each other get different ones."""
@@ -200,13 +195,17 @@ class Box:
                 self._kill()
 
     def _send_inside(self) -> None:
-        child = self._seat.child if self._seat else None
-        assert child is not None
+        assert self._seat is not None
+        assert self._init_pidfd is not None
+        assert self._log is not None
+        seats, cgroup, program = self._context.seats, self._seat.cgroup, self._spec["program"]
+        procs = cgroup.procs if cgroup else None
+        way = inside.Way(self._init_pidfd, seats.identity, seats.filter, procs, self._processors())
         self._channel, theirs = socket.socketpair()
         self._context.selector.register(self._channel, selectors.EVENT_READ, self._on_listener)
         with theirs:
-            descriptors = [number for number in (self._init_pidfd, self._log, theirs.fileno()) if number is not None]
-            tell(child, self._spec, self._processors(), descriptors)
+            called = seats.programs[program] if program else None
+            self._watch_child(inside.enter(self._spec, way, self._log, theirs, called))
 
     def _on_listener(self, channel: socket.socket, _mask: int) -> None:
         _, descriptors, _, _ = socket.recv_fds(channel, 64, 1)
@@ -223,6 +222,7 @@ class Box:
         self._context.selector.unregister(pidfd)
         os.close(pidfd)
         code = os.waitstatus_to_exitcode(os.waitpid(self._children.pop(pidfd), 0)[1])
+        code = code if code >= 0 else 128 - code
         if pidfd == self._outer_pidfd:
             self._outer_pidfd = None
             if not self._entered:

@@ -1,30 +1,27 @@
 """Seats: what is made ready for sandboxes that are still to come.
 
 To move a process into a control group takes the kernel long, however little it costs. So a few groups are made ahead,
-each with a shell in it that waits to be told which bubblewrap to become and, where sandboxes are entered, with a forked
-child that waits for its sandbox.
+each with a shell in it that waits to be told which bubblewrap to become. Those of sandboxes with a log of their own are
+made when they are wanted: the shell is an unprivileged user from its start, and could not open the log.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import shlex
 import signal
-import socket
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from agents.harness.sandbox import bubblewrap, inside, limits, syscalls
+from agents.harness.sandbox import bubblewrap, limits, syscalls
 from agents.harness.sandbox.base import MARKS
 from agents.harness.sandbox.cgroups import Cgroup, Groups
 from agents.harness.sandbox.inside import Program
 
 _NUM_READY = 3
-_MESSAGE_BYTES = 1 << 18
 _GROUP_FD = 3
 _NULL = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM)
@@ -42,13 +39,11 @@ class Seat:
     go: int
     info: int
     ready: int
-    child: tuple[int, socket.socket] | None = field(default=None)  # pid and where it listens
 
-    def become(self, command: list[str], log: int | None) -> None:
-        """Let the shell become `command`, with output to `log`, or to the ready pipe and with the hold as input."""
-        source = "/dev/null" if log is not None else f"&{bubblewrap.HOLD_FD}"
-        target = f">>/proc/{os.getpid()}/fd/{log}" if log is not None else ""
-        line = f"exec {shlex.join(command)} <{source} {target} 2>&1 {bubblewrap.HOLD_FD}<&- {_GROUP_FD}>&-\n"
+    def become(self, command: list[str], entered: bool) -> None:
+        """Let the shell become `command`, with the hold as its input where the sandbox is entered."""
+        source = f"&{bubblewrap.HOLD_FD}" if entered else "/dev/null"
+        line = f"exec {shlex.join(command)} <{source} 2>&1 {bubblewrap.HOLD_FD}<&- {_GROUP_FD}>&-\n"
         written = memoryview(line.encode())
         while written:
             written = written[os.write(self.script, written) :]
@@ -57,8 +52,6 @@ class Seat:
         """Close what it writes to; who waits for it ends by that. The pipes that it reads are those of its taker."""
         for number in (self.script, self.hold, self.go):
             os.close(number)
-        if self.child:
-            self.child[1].close()
 
 
 class Seats:
@@ -66,10 +59,10 @@ class Seats:
 
     def __init__(self, groups: Groups | None, identity: int | None, programs: dict[str, Program]) -> None:
         self.groups, self.identity = groups, identity
-        self._programs = programs
+        self.programs = programs
         self._numbers = itertools.count(1)
-        #: By whether a child waits in them. Only the kinds that were wanted before are made ahead.
-        self._free: dict[bool, deque[Seat]] = {bool(programs): deque()}
+        self._free: deque[Seat] = deque()
+        self._makes_ahead = bool(programs)
 
     @cached_property
     def filter(self) -> bytes:
@@ -83,26 +76,22 @@ class Seats:
         os.write(number, self.filter)
         return f"/proc/self/fd/{number}"
 
-    def take(self, wanted: dict[str, Any], entered: bool) -> Seat:
-        """A seat for a sandbox with the limits that are wanted.
-
-        The shell in a seat that is entered is the host identity already; the other has a log to open.
-        """
-        free = self._free.setdefault(entered, deque())
-        seat = free.popleft() if free else self._make(entered)
+    def take(self, wanted: dict[str, Any], log: int | None) -> Seat:
+        """A seat for a sandbox with the limits that are wanted; `log` takes its output unless it is entered."""
+        self._makes_ahead |= log is None
+        seat = self._free.popleft() if log is None and self._free else self._make(log)
         if self.groups and seat.cgroup:
             self.groups.limit(seat.cgroup, wanted)
         return seat
 
     def fill(self) -> bool:
         """Make one seat more ready; whether others are still wanted."""
-        for entered, free in self._free.items():
-            if len(free) < _NUM_READY:
-                free.append(self._make(entered))
-                return True
-        return False
+        if not self._makes_ahead or len(self._free) >= _NUM_READY:
+            return False
+        self._free.append(self._make(None))
+        return True
 
-    def _make(self, entered: bool) -> Seat:
+    def _make(self, log: int | None) -> Seat:
         cgroup = self.groups.create(next(self._numbers)) if self.groups else None
         script_read, script_write = os.pipe()
         hold_read, hold_write = os.pipe()
@@ -111,58 +100,20 @@ class Seats:
         ready_read, ready_write = os.pipe()
         rules = os.open(self._filter_file, os.O_RDONLY | os.O_CLOEXEC)
         group = os.open(cgroup.procs, os.O_WRONLY | os.O_CLOEXEC) if cgroup else _NULL
+        output = ready_write if log is None else log
         targets = {
-            0: script_read, 1: ready_write, 2: ready_write, _GROUP_FD: group, bubblewrap.HOLD_FD: hold_read,
+            0: script_read, 1: output, 2: output, _GROUP_FD: group, bubblewrap.HOLD_FD: hold_read,
             bubblewrap.GO_FD: go_read, bubblewrap.INFO_FD: info_write, bubblewrap.READY_FD: ready_write,
             bubblewrap.FILTER_FD: rules,
         }  # fmt: skip
         try:
-            with limits.as_user(self.identity if entered else None):
+            with limits.as_user(self.identity):
                 pid = _spawn(["/bin/sh"], targets)
         finally:
             for number in {script_read, hold_read, go_read, info_write, ready_write, rules, group} - {_NULL}:
                 os.close(number)
         os.write(script_write, f"echo 0 >&{_GROUP_FD} || exit\n".encode())
-        child = self._fork(cgroup) if entered else None
-        return Seat(pid, cgroup, script_write, hold_write, go_write, info_read, ready_read, child)
-
-    def _fork(self, cgroup: Cgroup | None) -> tuple[int, socket.socket]:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        pid = os.fork()
-        if pid == 0:
-            self._wait_and_enter(theirs, cgroup)
-        theirs.close()
-        return pid, ours
-
-    def _wait_and_enter(self, told: socket.socket, cgroup: Cgroup | None) -> None:
-        status, log = 126, -1
-        try:
-            inside.keep_open(told.fileno())
-            if cgroup:
-                cgroup.procs.write_text("0")
-            raw, descriptors, _, _ = socket.recv_fds(told, _MESSAGE_BYTES, 3)
-            if not raw:
-                os._exit(0)
-            pidfd, log, channel = descriptors
-            message = json.loads(raw)
-            os.sched_setaffinity(0, message["processors"])
-            spec = message["spec"]
-            program = self._programs[spec["program"]] if spec["program"] else None
-            way = inside.Way(pidfd, self.identity, self.filter)
-            status = inside.enter(spec, way, log, socket.socket(fileno=channel), program)
-        except BaseException as error:
-            if log >= 0:
-                os.write(log, f"sandbox: {error}\n".encode())
-        finally:
-            # A signal's number does not fit an exit status of its own: shells write 128 + n.
-            os._exit(status if status >= 0 else 128 - status)
-
-
-def tell(child: tuple[int, socket.socket], spec: dict[str, Any], processors: set[int], descriptors: list[int]) -> None:
-    """Send a forked child into its sandbox: descriptors of its first process, its log, and its channel."""
-    message = json.dumps({"spec": spec, "processors": sorted(processors)}).encode()
-    socket.send_fds(child[1], [message], descriptors)
-    child[1].close()
+        return Seat(pid, cgroup, script_write, hold_write, go_write, info_read, ready_read)
 
 
 def _spawn(command: list[str], targets: dict[int, int]) -> int:

@@ -23,6 +23,7 @@ from agents.harness.beneath import Beneath
 from agents.harness.sandbox import skeleton
 from agents.harness.sandbox.base import Bind, User
 from agents.harness.sandbox.identity import hand_over, sandbox_uid
+from agents.harness.sandbox.placement import spread_folders
 from agents.harness.taskformat.context import BuildContext, Placed
 from agents.harness.taskformat.directory import uploads
 from agents.harness.taskformat.dockerfile import Image
@@ -80,6 +81,7 @@ class Workspace:
         """An empty directory that sandboxes can reach. Replaces an older one."""
         self.remove()
         self.path.mkdir(parents=True)
+        spread_folders(self.area)
         for place in (self.area, self.path):
             _let_through(place)
 
