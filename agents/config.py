@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from agents.core.bounds import decimal
 from agents.harness.drivers import DRIVERS, HARNESSES
 from agents.harness.install.recipe import VERSION_PATTERN
 
@@ -179,6 +180,15 @@ class RunConfig(BaseModel):
         1024, gt=0, description="Files of more MB than this are not kept for another assessment."
     )
     seed: int = Field(1, ge=0, description="What every random choice of the run derives from.")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _plain_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Numbers written as text are decimal ASCII: no underscores, no other digits. A yes or no is no number."""
+        wanted = cls.model_fields[info.field_name or ""].annotation
+        if wanted in (int, float) and (isinstance(value, bool) or (isinstance(value, str) and decimal(value) is None)):
+            raise ValueError("it is a number, written with the digits 0 to 9")
+        return value
 
     @field_validator("*")
     @classmethod

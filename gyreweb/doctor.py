@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agents.harness.sandbox import check as sandbox_check
 from agents.room import Gauge
-from gyreweb import embedded, env, homefolder, locked, reach
+from gyreweb import embedded, env, homefolder, locked, reach, variables
 from gyreweb.embedded import ports
 from gyreweb.embedded.postgres import in_user_namespace
 from gyreweb.setup import system
@@ -45,6 +45,11 @@ def examine() -> Iterator[Finding]:
     """Every check, in the order in which a person would mend things."""
     for check in CHECKS:
         yield from check()
+
+
+def _variables() -> Iterator[Finding]:
+    for wrong in variables.problems():
+        yield Finding("environment", Level.MISSING, wrong, "change or unset it")
 
 
 def _python() -> Iterator[Finding]:
@@ -241,6 +246,6 @@ def _available_memory() -> int:
 
 
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
-    _python, _packages, _requirements, _torch, _system_packages, _npm, _namespaces, _machine, _home, _ports,
+    _python, _variables, _packages, _requirements, _torch, _system_packages, _npm, _namespaces, _machine, _home, _ports,
     _listeners, _servers,
 )  # fmt: skip

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 MAX_PORT = 65535
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 REPO_ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -31,6 +32,22 @@ def integer(name: str, default: int, lowest: int | None = None, highest: int | N
 
 def port(name: str, default: int) -> int:
     return integer(name, default, lowest=1, highest=MAX_PORT)
+
+
+def seconds(name: str, default: float) -> float:
+    raw = os.environ.get(name, "")
+    if not raw:
+        return default
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", raw) or not float(raw):
+        raise BadEnvironment(f"{name}={raw!r} is not a number of seconds above 0")
+    return float(raw)
+
+
+def log_level() -> str:
+    level = text("GYRE_LOG_LEVEL", "INFO").upper()
+    if level not in LOG_LEVELS:
+        raise BadEnvironment(f"GYRE_LOG_LEVEL={level!r} is not one of {', '.join(LOG_LEVELS)}")
+    return level
 
 
 def flag(name: str, default: bool = False) -> bool:

@@ -9,10 +9,19 @@ from gyreweb import env
 #: What Gyre makes in its home. A folder with anything else in it is somebody's, and its mode is left alone.
 OURS = frozenset({"harnesses", "logs", "postgres", "run", "runs", "secret_key", "staticfiles", "valkey"})
 PRIVATE = 0o700
+#: Linux, unix(7): `sun_path` without its closing zero.
+MAX_SOCKET_BYTES = 107
+LONGEST_SOCKET = "run/cellhost.sock"
 
 
 def prepared(home: Path) -> Path:
     """`home` and its folder `run`, both made if missing, for this user's eyes only. Raises BadEnvironment."""
+    if (length := len(os.fsencode(home / LONGEST_SOCKET))) > MAX_SOCKET_BYTES:
+        most = MAX_SOCKET_BYTES - len(os.fsencode(LONGEST_SOCKET)) - 1
+        raise env.BadEnvironment(
+            f"the name of {home} (GYRE_HOME) is too long by {length - MAX_SOCKET_BYTES} bytes: sockets in it may have "
+            f"names of {MAX_SOCKET_BYTES} bytes. Set GYRE_HOME to a folder with a name of at most {most} bytes."
+        )
     try:
         home.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
         _keep_private(home)

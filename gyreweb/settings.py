@@ -219,7 +219,7 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["stderr"], "level": env.text("GYRE_LOG_LEVEL", "INFO")},
+    "root": {"handlers": ["stderr"], "level": env.log_level()},
     # A request that is refused (401, 404, 422 …) has told its client why: only server errors are logged.
     "loggers": {"django.request": {"level": "ERROR"}, "axes": {"level": "WARNING"}},
 }

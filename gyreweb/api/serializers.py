@@ -7,7 +7,7 @@ from typing import Any
 
 from rest_framework import serializers as s
 
-from agents.config import readable
+from agents.config import preset_names, readable
 from agents.core import plain_text
 from scheduler.simulator.whatif.question import CHOICES, MAX_SEEDS, MIN_SEEDS, SPANS, USUAL_SEEDS
 
@@ -68,6 +68,13 @@ class Launch(Body):
     settings = SettingsField(required=False, default=dict, help_text="Settings that differ from the preset.")
     name = s.CharField(required=False, allow_blank=True, default="", max_length=120)
     project = s.SlugField(required=False, help_text="Needed only by callers with several projects.")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """The cluster defaults are for eight cells: nobody means them who says nothing at all."""
+        if not attrs["preset"] and not attrs["settings"]:
+            known = ", ".join(preset_names())
+            raise s.ValidationError({"preset": f"say which preset to launch ({known}), or give settings of your own"})
+        return attrs
 
 
 class Reason(Body):

@@ -42,15 +42,15 @@ SHARED = CellNetwork()
 
 def choose(urls: embedded.Urls, notice: Callable[[str], None]) -> CellNetwork:
     """A network of the cells' own where that can be had. Raises CannotStart where it is needed or wanted in vain."""
-    wanted = _wanted()
-    if wanted == SHARED_WORD:
+    chosen = wanted()
+    if chosen == SHARED_WORD:
         return SHARED
     prefix, why = enclosure.find_prefix()
     if not urls.database_socket:
         prefix, why = (), "the database has no unix socket (DATABASE_URL is set, or the name of GYRE_HOME is too long)"
     if prefix:
         return CellNetwork(prefix, urls.database_socket)
-    if wanted == PRIVATE:
+    if chosen == PRIVATE:
         raise CannotStart(f"{VARIABLE}=private, but the cells cannot have a network of their own: {why}")
     if public := reach.public_addresses():
         raise CannotStart(
@@ -62,8 +62,9 @@ def choose(urls: embedded.Urls, notice: Callable[[str], None]) -> CellNetwork:
     return SHARED
 
 
-def _wanted() -> str:
-    wanted = env.text(VARIABLE)
-    if wanted not in ("", PRIVATE, SHARED_WORD):
-        raise env.BadEnvironment(f"{VARIABLE}={wanted!r} is not one of {PRIVATE}, {SHARED_WORD}")
-    return wanted
+def wanted() -> str:
+    """What `GYRE_CELL_NETWORK` says; empty: a network of their own where that can be had. Raises BadEnvironment."""
+    word = env.text(VARIABLE)
+    if word not in ("", PRIVATE, SHARED_WORD):
+        raise env.BadEnvironment(f"{VARIABLE}={word!r} is not one of {PRIVATE}, {SHARED_WORD}")
+    return word

@@ -6,4 +6,7 @@ class CannotStart(Exception):
 
 
 class StopRequested(BaseException):
-    """Ctrl-C or TERM: stop everything in order. Not an Exception, so that no handler swallows it."""
+    """Ctrl-C or TERM: stop everything in order. Not an Exception, so that no handler swallows it.
+
+    The text names the signal.
+    """

@@ -34,8 +34,8 @@ class Signals:
     def hurry(self) -> bool:
         return self._num_received > 1
 
-    def _receive(self, _number: int, _frame: FrameType | None) -> None:
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
         self._num_received += 1
         if not self._stopping:
             self._stopping = True
-            raise StopRequested
+            raise StopRequested(signal.Signals(number).name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents import config
-from gyreweb import embedded, env, reach
+from gyreweb import embedded, env, reach, variables
 from gyreweb.embedded import ports as tcp
 from gyreweb.supervisor import cellnetwork, record
 from gyreweb.supervisor.children import Child, stop_all
@@ -20,7 +20,6 @@ from gyreweb.supervisor.watch import TICK_S, Watch
 
 #: ONCE has nobody at hand for a run that waits for a person.
 PATIENCE_S = 300.0
-MAX_PROXIES = 64
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,8 @@ def up(options: Options) -> int:
                         console.notice("Stopping …")
                         stop_all(children, signals.hurry)
                         record.kill_marked(mine)
-        except StopRequested:
-            console.notice("Stopped.")
+        except StopRequested as stop:
+            console.notice(f"Stopped by {stop}. A run that has not ended goes on at the next `make up`.")
             return 130 if options.once else 0
         except (CannotStart, embedded.EmbeddedError, env.BadEnvironment) as error:
             console.notice(f"gyre: {error}")
@@ -76,7 +75,9 @@ def up(options: Options) -> int:
 
 
 def _check(options: Options) -> None:
-    """Raises CannotStart when no run could be launched with these options."""
+    """Raises CannotStart when a variable cannot be used, or no run could be launched with these options."""
+    if wrong := list(variables.problems()):
+        raise CannotStart("\n".join(wrong))
     try:
         config.preset(options.preset, **({} if options.seed is None else {"seed": options.seed}))
     except config.BadConfig as error:
@@ -107,21 +108,26 @@ def _children(
 
 def _choose_ports(once: bool) -> Ports:
     """The configured ports, or free ones for ONCE. Raises CannotStart naming the variable of a taken port."""
-    return Ports(
+    chosen = Ports(
         web=_choose_port("GYRE_WEB_PORT", 8700, "the dashboard", once),
         proxies=tuple(
             _choose_port("GYRE_PROXY_PORT", 8701, "the recording proxy", once, number)
-            for number in range(_num_proxies())
+            for number in range(env.integer("GYRE_PROXIES", 1, lowest=1, highest=variables.MAX_PROXIES))
         ),
     )
+    _check_distinct(chosen)
+    return chosen
 
 
-def _num_proxies() -> int:
-    """Raises CannotStart for a number of recording proxies that makes no sense."""
-    count = env.integer("GYRE_PROXIES", 1)
-    if not 1 <= count <= MAX_PROXIES:
-        raise CannotStart(f"GYRE_PROXIES={count} is not between 1 and {MAX_PROXIES}: so many recording proxies start.")
-    return count
+def _check_distinct(chosen: Ports) -> None:
+    """Raises CannotStart when two of Gyre's own processes would listen on one port."""
+    wanted = [("GYRE_WEB_PORT", chosen.web), *(("GYRE_PROXY_PORT", port) for port in chosen.proxies)]
+    wanted += [(name, env.port(name, 0)) for name in ("GYRE_PG_PORT", "GYRE_VALKEY_PORT") if env.text(name)]
+    names: dict[int, str] = {}
+    for name, port in wanted:
+        if port in names:
+            raise CannotStart(f"{names[port]} and {name} both lead to port {port}: give each a port of its own.")
+        names[port] = name
 
 
 def _choose_port(variable: str, default: int, what: str, once: bool, number: int = 0) -> int:

@@ -43,12 +43,14 @@ def test_the_same_idempotency_key_gives_the_same_run(machine: Machine) -> None:
     [
         ({"preset": "nope"}, "preset", "known presets: mini-swe"),
         ({"settings": {"cels": 2}}, "cels", "known settings"),
-        ({"preset": "quickstart", "settings": {"cells": "many"}}, "cells", "integer"),
+        ({"preset": "quickstart", "settings": {"cells": "many"}}, "cells", "number"),
+        ({}, "preset", "quickstart-shuffled"),
+        ({"preset": "", "name": "ci"}, "preset", "give settings of your own"),
         ({"preset": "quickstart", "settings": {"burst_batches": 9}}, "settings", "max_staleness + 1"),
         ({"preset": "quickstart", "settings": {"task_set": "/nowhere"}}, "task_set", "/nowhere"),
         ({"settings": [1]}, "settings", "dictionary"),
         ({"name": "x" * 200}, "name", "120"),
-        ({"project": "nope"}, "project", "does not exist"),
+        ({"preset": "quickstart", "project": "nope"}, "project", "does not exist"),
     ],
 )
 def test_a_bad_launch_names_the_field_and_starts_nothing(machine: Machine, body: Any, field: str, hint: str) -> None:

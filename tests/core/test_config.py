@@ -28,6 +28,19 @@ def test_every_ill_typed_setting_is_named_at_once() -> None:
     assert "ppo_clip" in refused.value.problems["loss"]
 
 
+@pytest.mark.parametrize("value", ["1_0", "１０", "0x10", "ten", "", "1,000", "inf", "nan", True])
+@pytest.mark.parametrize("name", ["steps", "learning_rate"])
+def test_what_is_no_plain_decimal_number_is_no_number(name: str, value: object) -> None:
+    with pytest.raises(BadConfig) as refused:
+        preset("quickstart", **{name: value})
+    assert list(refused.value.problems) == [name]
+
+
+def test_plain_numbers_may_come_as_text() -> None:
+    config = preset("quickstart", steps=" 12 ", learning_rate="7e-4")
+    assert (config.steps, config.learning_rate) == (12, 7e-4)
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

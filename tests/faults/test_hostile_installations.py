@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gyreweb import env, homefolder
+from gyreweb.embedded import ports
 from gyreweb.supervisor.children import Child, stop_all
 from gyreweb.supervisor.services import Service
 from tests.faults.test_disk_full import cannot_mount
@@ -85,6 +86,11 @@ def test_a_home_on_a_read_only_disk_is_named(command: tuple[str, ...], tmp_path:
         (WEB, "GYRE_WEB_PORT", "99999", "GYRE_WEB_PORT=99999 must be between 1 and 65535"),
         (WEB, "GYRE_DB_POOL_SIZE", "-2", "GYRE_DB_POOL_SIZE=-2 must be at least 0"),
         (WEB, "GYRE_MIN_FREE_MB", "0", "GYRE_MIN_FREE_MB=0 must be at least 1"),
+        (SUPERVISOR, "GYRE_PROXIES", "65", "GYRE_PROXIES=65 must be between 1 and 64"),
+        (SUPERVISOR, "GYRE_CELL_NETWORK", "own", "GYRE_CELL_NETWORK='own' is not one of private, shared"),
+        (SUPERVISOR, "GYRE_PROXY_IDLE_TOKEN_S", "1e3", "GYRE_PROXY_IDLE_TOKEN_S='1e3' is not a number of seconds"),
+        (SUPERVISOR, "GYRE_LOG_LEVEL", "loud", "GYRE_LOG_LEVEL='LOUD' is not one of DEBUG, INFO"),
+        (SUPERVISOR, "GYRE_DEBUG", "maybe", "GYRE_DEBUG='maybe' is not one of 0, 1"),
         (PROXY, "GYRE_PROXY_PORT", "99999", "127.0.0.1:99999 cannot be taken"),
         (PROXY, "GYRE_PROXY_PORT", "web", "argument --port: invalid int value: 'web'"),
     ],
@@ -93,6 +99,30 @@ def test_a_value_that_cannot_be_used_is_named_with_its_variable(
     command: tuple[str, ...], variable: str, value: str, message: str, tmp_path: Path
 ) -> None:
     assert message in ended(command, GYRE_HOME=str(tmp_path / "home"), **{variable: value})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives sandboxes a user of their own")
+@pytest.mark.parametrize("value", ["abc", "0", "-1", "４", "4294967295", "1_000"])
+def test_a_sandbox_user_that_cannot_be_is_named(value: str, tmp_path: Path) -> None:
+    said = ended(SUPERVISOR, GYRE_HOME=str(tmp_path / "home"), GYRE_SANDBOX_UID=value)
+    assert f"GYRE_SANDBOX_UID={value!r} is no number of an unprivileged user" in said
+
+
+@pytest.mark.parametrize("command", [SUPERVISOR, MIGRATE, WEB, WORKER], ids=["up", "manage", "web", "worker"])
+def test_a_home_whose_name_is_too_long_for_sockets_is_named_before_anything_starts(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    home = tmp_path / ("x" * 120)
+    assert "(GYRE_HOME) is too long by" in ended(command, GYRE_HOME=str(home), GYRE_HTTPS="0")
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("others", ["GYRE_PROXY_PORT", "GYRE_PG_PORT", "GYRE_VALKEY_PORT"])
+def test_two_processes_on_one_port_are_refused(others: str, tmp_path: Path) -> None:
+    port = str(ports.free_port())
+    ours = {"GYRE_PROXY_PORT": str(ports.free_port()), "GYRE_WEB_PORT": port} | {others: port}
+    said = ended(SUPERVISOR, GYRE_HOME=str(tmp_path / "home"), **ours)
+    assert f"GYRE_WEB_PORT and {others} both lead to port {port}" in said
 
 
 def test_plain_http_that_others_can_listen_to_is_refused_unless_it_is_wanted(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def test_a_signal_asks_for_a_stop(number: signal.Signals) -> None:
             os.kill(os.getpid(), number)
             signal.pause()
 
-    with pytest.raises(StopRequested):
+    with pytest.raises(StopRequested, match=number.name):
         receive()
 
 

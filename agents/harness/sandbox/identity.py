@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 #: An unused number in the range that distributions keep for transient users.
 DEFAULT_UID = 65_530
+#: The one above means "no user" to the kernel.
+MAX_UID = 2**32 - 2
 
 
 def sandbox_uid() -> int | None:
-    """The unprivileged user and group of sandboxes where Gyre is root (`GYRE_SANDBOX_UID`). Else None: its own."""
+    """The unprivileged user and group of sandboxes where Gyre is root (`GYRE_SANDBOX_UID`). Else None: its own.
+
+    Raises ValueError for a value that is no such number.
+    """
     if os.geteuid() != 0:
         return None
-    uid = int(os.environ.get("GYRE_SANDBOX_UID", DEFAULT_UID))
-    if uid <= 0:
-        raise ValueError(f"GYRE_SANDBOX_UID is {uid}: sandboxes need an unprivileged user")
-    return uid
+    raw = os.environ.get("GYRE_SANDBOX_UID") or str(DEFAULT_UID)
+    if not re.fullmatch(r"[0-9]{1,10}", raw) or not 0 < int(raw) <= MAX_UID:
+        raise ValueError(f"GYRE_SANDBOX_UID={raw!r} is no number of an unprivileged user, 1 to {MAX_UID}")
+    return int(raw)
 
 
 def hand_over(path: Path, uid: int | None) -> None:

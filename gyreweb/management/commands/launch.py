@@ -26,7 +26,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--preset", default="quickstart", help=f"one of: {', '.join(preset_names())}")
-        parser.add_argument("--seed", type=int)
+        parser.add_argument("--seed", help="what every random choice derives from")
         parser.add_argument("--name", default="")
         parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change one setting")
 
