@@ -14,6 +14,7 @@ from agents.proxy import memory
 from agents.proxy.app import ProxyApp
 from agents.proxy.engine import FIRST_TOKEN_S
 from agents.proxy.engine import IDLE_S as IDLE_TOKEN_S
+from agents.proxy.http import given_up
 from agents.serving.connections import IDLE_S, guarded
 from agents.serving.descriptors import connections_for, raise_limit
 
@@ -44,7 +45,7 @@ def main() -> None:
         )
         config = uvicorn.Config(
             app,
-            http=guarded(connections_for(raise_limit(), DESCRIPTORS_OF_A_CLIENT)),
+            http=guarded(connections_for(raise_limit(), DESCRIPTORS_OF_A_CLIENT), given_up),
             loop="uvloop",
             ws="none",
             lifespan="on",

@@ -153,8 +153,7 @@ class ProxyApp:
             return await self._health(send)
         if method == "HEAD" and path.endswith("/api/hello"):
             return await respond(send, 200, b"")
-        prefix, _, rest = path.removeprefix("/x/").partition("/")
-        key, route = (prefix, f"/{rest}") if path.startswith("/x/") else ("", path)
+        key, route = dialects.route_of(path)
         dialect = dialects.of_path(route)
         session: Session | None = None
         try:

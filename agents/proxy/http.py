@@ -7,9 +7,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from agents.proxy import encodings
+from agents.proxy import dialects, encodings
 from agents.proxy.canonical import ModelRequest
 from agents.proxy.dialects.base import MODEL, Dialect, Head
+from agents.serving.connections import WHY
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -66,6 +67,14 @@ def decoded(raw: bytes, header: str) -> bytes:
         return encodings.decoded(raw, header, MAX_BODY_BYTES)
     except encodings.Undecodable as error:
         raise Refusal("too_large" if error.is_large else "bad_request", str(error)) from error
+
+
+def given_up(status: int, path: str) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """Answer to a client whose request never came to its end, in the dialect of its path (`Refusing`)."""
+    dialect = dialects.of_path(dialects.route_of(path)[1])
+    kind = {408: "late", 431: "headers_too_large"}[status]
+    id = (dialect.request_id_header, f"req_{secrets.token_hex(12)}".encode())
+    return [*_JSON, id], dialect.error(kind, WHY[status])
 
 
 async def refuse(send: Send, dialect: Dialect, refusal: Refusal, id: str = "") -> None:

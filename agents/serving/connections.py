@@ -9,6 +9,7 @@ whoever holds connections without using them loses them, and nobody is shut out.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, ClassVar
 
@@ -23,6 +24,18 @@ BODY_WITHIN_S = 30.0
 BODY_BYTES_PER_S = 512 * 1024
 #: How long an idle connection is kept while there is no lack of them.
 IDLE_S = 75
+#: Why a connection is given up, by its status.
+WHY = {
+    408: "the request was not sent to its end in time",
+    431: f"the headers of the request have over {MAX_HEADER_BYTES} bytes",
+}
+
+#: Header lines and body of an answer, from its status and the path that was asked for: empty if that is not known.
+Refusing = Callable[[int, str], tuple[list[tuple[bytes, bytes]], bytes]]
+
+
+def in_words(status: int, _path: str) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    return [(b"content-type", b"text/plain; charset=utf-8")], f"{WHY[status]}\n".encode()
 
 
 class Stage(IntEnum):
@@ -38,6 +51,7 @@ class GuardedProtocol(HttpToolsProtocol):
     """Use a subclass made by `guarded`."""
 
     max_connections: ClassVar[int]
+    refusing: ClassVar[Refusing]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -114,7 +128,10 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         is_answered = self.stage is not Stage.OPENING and self.cycle is not None and self.cycle.response_started
         if not is_answered:
-            self.transport.write(STATUS_LINE[status] + b"content-length: 0\r\nconnection: close\r\n\r\n")
+            headers, body = self.refusing(status, self.scope["path"] if self.stage is Stage.SENDING else "")
+            headers = [*headers, (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
+            lines = b"".join(b"%s: %s\r\n" % header for header in headers)
+            self.transport.write(STATUS_LINE[status] + lines + b"\r\n" + body)
         self.transport.close()
 
     def _make_room(self) -> None:
@@ -131,6 +148,7 @@ class GuardedProtocol(HttpToolsProtocol):
         victim.transport.abort()
 
 
-def guarded(max_connections: int) -> type[Any]:
-    """The protocol of a server that takes so many connections at once."""
-    return type("Guarded", (GuardedProtocol,), {"max_connections": max_connections})
+def guarded(max_connections: int, refusing: Refusing = in_words) -> type[Any]:
+    """The protocol of a server that takes so many connections at once, and how it tells whom it gives up."""
+    members = {"max_connections": max_connections, "refusing": staticmethod(refusing)}
+    return type("Guarded", (GuardedProtocol,), members)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -19,6 +20,7 @@ import pytest
 import uvicorn
 from websockets.sync.client import connect
 
+from agents.proxy.http import given_up
 from agents.serving import connections
 from agents.serving.connections import guarded
 from tests.proxy.backstage import Backstage, Loop, backstage
@@ -176,7 +178,9 @@ def guard(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         await send({"type": "http.response.body", "body": str(size).encode()})
 
     loop, listener = Loop(), socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, http=guarded(100), lifespan="off", log_level="warning", timeout_keep_alive=60)
+    config = uvicorn.Config(
+        app, http=guarded(100, given_up), lifespan="off", log_level="warning", timeout_keep_alive=60
+    )
     server = uvicorn.Server(config)
     serving = asyncio.run_coroutine_threadsafe(server.serve(sockets=[listener]), loop.loop)
     yield f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -200,6 +204,26 @@ def _all(client: socket.socket) -> bytes:
 def test_whoever_does_not_finish_a_request_in_time_is_told_so_and_closed(guard: str, said: bytes) -> None:
     with ExitStack() as stack:
         assert _all(_connect(stack, guard, said)).startswith(b"HTTP/1.1 408")
+
+
+@pytest.mark.parametrize(
+    ("path", "where", "kind", "id"),
+    [
+        ("/x/key/v1/messages", ("error", "type"), "timeout_error", "request-id"),
+        ("/v1/responses", ("error", "code"), "request_timeout", "x-request-id"),
+        ("/x/key/v1/chat/completions", ("error", "code"), "request_timeout", "x-request-id"),
+        ("/anything", ("error", "code"), "request_timeout", "x-request-id"),
+    ],
+)
+def test_a_harness_whose_body_does_not_come_is_told_in_its_dialect_with_an_id(
+    guard: str, path: str, where: tuple[str, str], kind: str, id: str
+) -> None:
+    with ExitStack() as stack:
+        said = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx".encode()
+        head, _, body = _all(_connect(stack, guard, said)).partition(b"\r\n\r\n")
+    outer, inner = where
+    assert json.loads(body)[outer][inner] == kind
+    assert f"\r\n{id}: req_" in head.decode()
 
 
 def test_the_second_request_of_a_connection_has_the_same_limits(guard: str) -> None:

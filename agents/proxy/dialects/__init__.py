@@ -29,6 +29,12 @@ def model_asked(path: str) -> str | None:
     return name if listing == "models" else None
 
 
+def route_of(path: str) -> tuple[str, str]:
+    """The execution's key, empty if there is none, and the API's path, from `/x/KEY/v1/…` or `/v1/…`."""
+    key, _, rest = path.removeprefix("/x/").partition("/")
+    return (key, f"/{rest}") if path.startswith("/x/") else ("", path)
+
+
 def of_path(path: str) -> Dialect:
     """The dialect that a path speaks; for an unknown one, the one in which to say so."""
     if "/responses" in path:
