@@ -171,6 +171,7 @@ def test_a_verifier_without_a_reward_is_unresolved_and_not_zero(
     assert run_next(worker)
     finished(worker, execution)
     assert (execution.outcome, execution.reason_code, execution.reward) == ("unresolved", "reward_missing", None)
+    assert ("exit code 127" in execution.reason) is ("nowhere" in test)
 
 
 def test_a_task_that_has_vanished_is_unresolved_by_name(stage: SocketBackstage, worker: Worker, task_set: Path) -> None:

@@ -253,6 +253,20 @@ def test_a_sandbox_over_a_limit_is_stopped(run: Run, script: str, limits: Limits
     assert end == Exit(128 + signal.SIGKILL, cause)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("script", "limits", "end"),
+    [
+        ("head -c 2M /dev/zero", Limits(output_bytes=1 << 20), Exit(0, "output")),
+        ("exec head -c 2M /dev/zero > /app/big", Limits(disk_bytes=1 << 20), Exit(128 + signal.SIGXFSZ, "disk")),
+    ],
+    ids=["output", "disk"],
+)
+def test_what_exceeds_a_limit_and_ends_before_the_watch_looks_is_found_all_the_same(
+    run: Run, script: str, limits: Limits, end: Exit
+) -> None:
+    assert run(script, limits=limits)[0] == end
+
+
 def test_one_process_cannot_take_more_memory_or_a_larger_file_than_allowed(run: Run) -> None:
     limits = Limits(memory_bytes=64 << 20, disk_bytes=1 << 20)
     _, log = run(

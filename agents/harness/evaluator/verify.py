@@ -80,7 +80,8 @@ def _verdict(workspace: Workspace, evaluation: Evaluation, end: Exit, log: str) 
     score = rewards.read(reward_json, reward_txt, evaluation.reward_key)
     score = rewards.without_sentinels(score, evaluation.reward_sentinels)
     if score.value is None:
-        verdict = _unresolved(score.reason_code or Reason.REWARD_INVALID, score.reason, end.code, log)
+        reason = f"{score.reason}; it ended with exit code {end.code}" if end.code else score.reason
+        verdict = _unresolved(score.reason_code or Reason.REWARD_INVALID, reason, end.code, log)
         return replace(verdict, rewards=score.rewards)
     flags = ("verifier_exit_nonzero",) if end.code else ()
     return Verdict(Status.SCORED, score.value, rewards=score.rewards, flags=flags, exit_code=end.code, log=log)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import itertools
 import json
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -64,7 +66,18 @@ class Sandbox:
             return None
         if self._error is not None:
             raise SandboxError(Reason.SANDBOX_LOST if self.pid else Reason.SANDBOX_NEVER_HEALTHY, self._error)
-        return Exit(self._code, self.stopped_by or "exited")
+        return Exit(self._code, self._cause())
+
+    def _cause(self) -> ExitCause:
+        """What it was stopped for, or what it exceeded shortly before it ended by itself, unseen by the watch."""
+        if self.stopped_by is not None:
+            return self.stopped_by
+        if self._code == 128 + signal.SIGXFSZ:
+            return "disk"
+        with contextlib.suppress(OSError):
+            if self.spec.log.lstat().st_size > self.spec.limits.output_bytes:
+                return "output"
+        return "exited"
 
     def report(self, message: dict[str, Any]) -> None:
         match message["op"]:
