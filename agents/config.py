@@ -1,4 +1,4 @@
-"""The one schema of run settings: it serves the launch form, the API, presets and validation (settings.md).
+"""The one schema of run settings: it serves the launch form, the API, presets and validation.
 
 Names are law. A value that does not fit is refused with the field, the value and what is allowed.
 """

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class EventKind(StrEnum):
-    """Names are past participles (settings.md)."""
+    """Names are past participles."""
 
     RUN_CREATED = "run_created"
     RUN_STARTED = "run_started"

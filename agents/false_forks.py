@@ -1,4 +1,4 @@
-"""How often calls of a run left recorded tokens that they should have kept, and where (algorithms.md §2.3)."""
+"""How often calls of a run left recorded tokens that they should have kept, and where (docs/algorithms.md §2.3)."""
 
 from __future__ import annotations
 

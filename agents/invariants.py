@@ -1,4 +1,6 @@
-"""Laws that the rows of a run obey at every moment (reliability.md, Invariants), as queries for rows that break one.
+"""Laws that the rows of a run obey at every moment, as queries for rows that break one.
+
+See docs/reliability.md "Invariants".
 
 Each app states the laws of its own tables here, in `trainers.invariants` and in `scheduler.invariants`.
 `manage.py verify_run` asks them all in one snapshot of the database.

@@ -1,4 +1,4 @@
-"""Make the selection of an admitted execution again, from its recorded calls, and compare (algorithms.md §7).
+"""Make the selection of an admitted execution again, from its recorded calls, and compare (docs/algorithms.md §7).
 
 Compared are the draws (class, candidates, counts, random number, choice), the targets of every trajectory, and the
 reason of every exclusion, under the bounds on record.

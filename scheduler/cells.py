@@ -24,7 +24,7 @@ class LostCell:
 
 
 def create_cells(run: Run) -> None:
-    """K rows; cell 0 is the core. Their agents are started by the launcher (algorithms.md §9)."""
+    """K rows; cell 0 is the core. Their agents are started by the launcher (docs/algorithms.md §9)."""
     existing = set(Cell.objects.filter(run=run).values_list("index", flat=True))
     Cell.objects.bulk_create(
         Cell(run=run, index=index, is_core=index == 0, role=Cell.Role.STARTING, role_since=Now())

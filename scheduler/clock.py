@@ -1,4 +1,7 @@
-"""Whether the database's clock runs on as ours does: it may be set, and its machine may have slept (reliability.md)."""
+"""Whether the database's clock runs on as ours does: it may be set, and its machine may have slept.
+
+See docs/reliability.md.
+"""
 
 from dataclasses import dataclass
 

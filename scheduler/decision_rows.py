@@ -1,4 +1,4 @@
-"""Rows of decisions: how they are numbered, where the snapshot goes (algorithms.md §9)."""
+"""Rows of decisions: how they are numbered, where the snapshot goes (docs/algorithms.md §9)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

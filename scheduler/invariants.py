@@ -1,4 +1,4 @@
-"""Laws of cells, bursts and decisions (algorithms.md §9, §11; reliability.md, Invariants)."""
+"""Laws of cells, bursts and decisions (docs/algorithms.md §9, §11; docs/reliability.md "Invariants")."""
 
 from agents import facade as agents
 from agents.invariants import Invariant, Row, by_sql

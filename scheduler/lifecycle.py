@@ -154,7 +154,10 @@ class Lifecycle:
                     events.record(run.pk, EventKind.RUN_STARTED, {"cells": run.config["cells"]})
 
     def _stop(self, run: Run, for_s: float) -> None:
-        """Owed executions are cancelled, then cells stop (algorithms.md §5: cancelled has no reward and no vote)."""
+        """Owed executions are cancelled, then cells stop.
+
+        See docs/algorithms.md §5: cancelled has no reward and no vote.
+        """
         for execution in owed_executions(run.pk):
             try:
                 cancel_execution(execution, user=None, reason="the run was stopped")

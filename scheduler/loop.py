@@ -1,4 +1,4 @@
-"""The scheduler's loop: one leader by advisory lock; every tick observes, decides, enacts (algorithms.md §9).
+"""The scheduler's loop: one leader by advisory lock; every tick observes, decides, enacts (docs/algorithms.md §9).
 
 It keeps nothing that matters: a new leader goes on from the rows. Standbys wait for the lock.
 """

@@ -1,4 +1,4 @@
-"""Cells, bursts, decisions, overrides, evaluations (algorithms.md §9, §10)."""
+"""Cells, bursts, decisions, overrides, evaluations (docs/algorithms.md §9, §10)."""
 
 from django.conf import settings
 from django.db import models

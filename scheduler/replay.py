@@ -1,4 +1,4 @@
-"""Stored snapshots through `decide` again: the same snapshots must give the same decisions (algorithms.md §9)."""
+"""Stored snapshots through `decide` again: the same snapshots must give the same decisions (docs/algorithms.md §9)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

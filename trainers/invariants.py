@@ -1,4 +1,7 @@
-"""Laws of batches, micro-steps, versions and checkpoints (algorithms.md §8, §11; reliability.md, Invariants)."""
+"""Laws of batches, micro-steps, versions and checkpoints.
+
+See docs/algorithms.md §8, §11; docs/reliability.md "Invariants".
+"""
 
 from agents.invariants import Invariant, Row, by_sql
 from trainers.core.payload import decode_payload

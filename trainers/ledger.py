@@ -1,4 +1,4 @@
-"""The ledger of a batch, for the worker processes: claims, hand-ins, counts (algorithms.md §11).
+"""The ledger of a batch, for the worker processes: claims, hand-ins, counts (docs/algorithms.md §11).
 
 Plain psycopg, one connection per caller in autocommit mode; every function that writes is one transaction. Laws:
 

@@ -1,4 +1,4 @@
-"""The ledger of batches and micro-steps, weight versions and checkpoints (algorithms.md §11)."""
+"""The ledger of batches and micro-steps, weight versions and checkpoints (docs/algorithms.md §11)."""
 
 from django.db import models
 from django.db.models import Q

@@ -1,4 +1,4 @@
-"""What the core publishes: weight versions, checkpoints, the step (algorithms.md §11). Plain psycopg."""
+"""What the core publishes: weight versions, checkpoints, the step (docs/algorithms.md §11). Plain psycopg."""
 
 import json
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
 """The agents' half of admitting a group to a batch: advantages, selection, and what is trained of each execution
-(algorithms.md §6, §7, §8). `trainers.actions.admit_group` packs the result and owns the transaction.
+(docs/algorithms.md §6, §7, §8). `trainers.actions.admit_group` packs the result and owns the transaction.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class TrainedTrajectory:
-    """A drawn path with its target mask. `weight` is 1/T(e), fixed here (algorithms.md §8)."""
+    """A drawn path with its target mask. `weight` is 1/T(e), fixed here (docs/algorithms.md §8)."""
 
     execution: int
     tokens: NodeTokens

@@ -1,4 +1,4 @@
-"""Cancel one execution. Never launched: it is no longer owed (algorithms.md §9). Running: its worker kills it."""
+"""Cancel one execution. Never launched: it is no longer owed (docs/algorithms.md §9). Running: its worker kills it."""
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
@@ -14,7 +14,7 @@ State = Execution.State
 
 
 def cancel_execution(execution: Execution, *, user: AbstractBaseUser | None, reason: str) -> Execution:
-    """A cancelled execution has no reward and no vote (algorithms.md §5).
+    """A cancelled execution has no reward and no vote (docs/algorithms.md §5).
 
     A running one counts as finished, since it was launched; one that never launched lowers `dispatched`.
     """

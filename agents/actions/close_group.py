@@ -1,4 +1,7 @@
-"""A group whose executions have all ended becomes ready, or void if too few of them vote (algorithms.md §6, §9)."""
+"""A group whose executions have all ended becomes ready, or void if too few of them vote.
+
+See docs/algorithms.md §6, §9.
+"""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Dispatch groups: their rows exist from here on, and their executions are owed (algorithms.md §9)."""
+"""Dispatch groups: their rows exist from here on, and their executions are owed (docs/algorithms.md §9)."""
 
 from django.db import transaction
 from django.db.models import F

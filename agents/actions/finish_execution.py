@@ -1,4 +1,6 @@
-"""Close an attempt: verdict, outcome, reward, tree, counters, group, events, in one transaction (algorithms.md §5).
+"""Close an attempt: verdict, outcome, reward, tree, counters, group, events, in one transaction.
+
+See docs/algorithms.md §5.
 
 It happens once per execution: whoever comes for an attempt that is over, or has been superseded, changes nothing.
 Rows are locked in the order execution, group, run.
@@ -164,7 +166,7 @@ def write_nodes(execution: Execution, folded: Folded) -> None:
 
 
 def _describe_tree(execution: Execution, folded: Folded) -> None:
-    """Figures of the tree (algorithms.md §3)."""
+    """Figures of the tree (docs/algorithms.md §3)."""
     tree = folded.tree
     execution.num_calls = len(tree.ends) + len(folded.unusable)
     execution.num_total_tokens = sum(end.length for end in tree.ends.values())

@@ -1,4 +1,4 @@
-"""Have the evaluator run again on what an execution left: a wish with an owner and a reason (algorithms.md §5).
+"""Have the evaluator run again on what an execution left: a wish with an owner and a reason (docs/algorithms.md §5).
 
 The verdict becomes a new row beside the old ones. It counts for training only while no batch has admitted the group;
 what was admitted never changes. Rows are locked in the order execution, group, run.

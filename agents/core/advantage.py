@@ -1,4 +1,4 @@
-"""Group-relative advantages: one vote per execution, however many trajectories it yields (algorithms.md §6)."""
+"""Group-relative advantages: one vote per execution, however many trajectories it yields (docs/algorithms.md §6)."""
 
 from __future__ import annotations
 

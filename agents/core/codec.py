@@ -1,4 +1,4 @@
-"""Token arrays as bytes: what one call adds, and what one tree node holds (algorithms.md §2, §3; proxy.md, Recording).
+"""Token arrays as bytes: what one call adds, and what one tree node holds (docs/algorithms.md §2, §3; docs/proxy.md).
 
 Layout: one byte for the schema, one little-endian uint32 per array for its length, then the planes of every array: of
 32-bit items all first bytes, all second bytes, …; of booleans their bits. A plane is one byte that says how it is

@@ -1,7 +1,7 @@
 """What the trajectories of an execution cost to train, beside what other ways of training it would cost.
 
 Costs are in tokens that go through forward and backward once. Each baseline trains at least the same targets
-(algorithms.md §3, §7); a baseline's name says what it does, so that a saving is always against something named.
+(docs/algorithms.md §3, §7); a baseline's name says what it does, so that a saving is always against something named.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random numbers that anybody can compute again: SHA-256 of a seed and an index (algorithms.md §7)."""
+"""Random numbers that anybody can compute again: SHA-256 of a seed and an index (docs/algorithms.md §7)."""
 
 from __future__ import annotations
 

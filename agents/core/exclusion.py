@@ -1,4 +1,4 @@
-"""What leaving unresolved executions out did to a group's statistics (algorithms.md §5).
+"""What leaving unresolved executions out did to a group's statistics (docs/algorithms.md §5).
 
 An unresolved execution has no reward and no vote. The comparison is with the naive reading that takes it for a failure:
 reward 0 with a vote.

@@ -1,4 +1,4 @@
-"""From recorded calls to the tree of an execution (algorithms.md §2, §3).
+"""From recorded calls to the tree of an execution (docs/algorithms.md §2, §3).
 
 A record that cannot be trusted never stops the others: its ids become context, or, if they cannot be read, the call and
 those that extend it are left out, each with a reason.

@@ -1,4 +1,4 @@
-"""What an execution came to: a closed set of outcomes, each with a reason code (algorithms.md §5).
+"""What an execution came to: a closed set of outcomes, each with a reason code (docs/algorithms.md §5).
 
 The evaluator's verdict alone does not decide: a score on work of a harness that never reached its model is no score.
 Whatever is not known to be good is unresolved, which is not zero.
@@ -27,7 +27,7 @@ class Outcome(StrEnum):
 
 
 class Status(StrEnum):
-    """What the evaluator says (tasks.md §4)."""
+    """What the evaluator says (docs/tasks.md "From work to reward")."""
 
     SCORED = "scored"
     NO_WORK = "no-work"

@@ -1,4 +1,4 @@
-"""Role classes of calls and their order (algorithms.md §4). A harness's profile says which call has which role."""
+"""Role classes of calls and their order (docs/algorithms.md §4). A harness's profile says which call has which role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Which trajectories of an execution are trained: at most J_max leaves, each token at most once (algorithms.md §7).
+"""Which trajectories of an execution are trained: at most J_max leaves, each token at most once.
+
+See docs/algorithms.md §7.
 
 Everything here can be replayed: the result depends on the tree, the facts about the calls, the seed and the bounds.
 """
@@ -91,7 +93,7 @@ class Selection:
 
     @property
     def num_targets(self) -> int:
-        """T(e) of algorithms.md §8."""
+        """T(e) of docs/algorithms.md §8."""
         return sum(trajectory.num_targets for trajectory in self.trajectories)
 
 

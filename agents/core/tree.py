@@ -1,4 +1,4 @@
-"""The prefix-sharing tree of one execution (algorithms.md §3).
+"""The prefix-sharing tree of one execution (docs/algorithms.md §3).
 
 Tokens that calls share stand once. A node holds only the tokens it adds, with what is known about each; its path from
 the root spells a prefix of some call. Every call's path ends at the end of a node, so a path is a list of whole nodes.

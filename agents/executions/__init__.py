@@ -1,1 +1,1 @@
-"""What a worker does with executions: lease, run, evaluate, finish (architecture.md "Life of an execution")."""
+"""What a worker does with executions: lease, run, evaluate, finish (docs/architecture.md "Life of an execution")."""

@@ -1,4 +1,4 @@
-"""Evaluate one attempt whose harness has ended, under a lease and a time budget of its own (algorithms.md §5)."""
+"""Evaluate one attempt whose harness has ended, under a lease and a time budget of its own (docs/algorithms.md §5)."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def replace_broken_connections() -> None:
 
 
 def lease_next(owner: str) -> Lease | None:
-    """Take the oldest queued execution: it runs, under a key of its own (proxy.md "Address and identity")."""
+    """Take the oldest queued execution: it runs, under a key of its own (docs/proxy.md)."""
     return next(iter(lease_queued(owner, 1)), None)
 
 

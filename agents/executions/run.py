@@ -1,4 +1,4 @@
-"""Run one attempt: prepare, harness under its time limits, hand over to the evaluators (algorithms.md §5).
+"""Run one attempt: prepare, harness under its time limits, hand over to the evaluators (docs/algorithms.md §5).
 
 Whatever goes wrong ends in a reason code: an attempt is never lost and never silently zero.
 """

@@ -1,4 +1,4 @@
-"""One attempt in its sandboxes: the task, who works on it, and where (architecture.md "Life of an execution")."""
+"""One attempt in its sandboxes: the task, who works on it, and where (docs/architecture.md "Life of an execution")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded calls and the folded tree (algorithms.md §2, §3). Token columns never load with list queries."""
+"""Recorded calls and the folded tree (docs/algorithms.md §2, §3). Token columns never load with list queries."""
 
 from django.db import models
 

@@ -1,4 +1,4 @@
-"""Groups, executions and their assessments (algorithms.md §1, §5)."""
+"""Groups, executions and their assessments (docs/algorithms.md §1, §5)."""
 
 from django.conf import settings
 from django.db import models

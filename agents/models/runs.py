@@ -1,4 +1,4 @@
-"""A run and its event log. Counters obey F <= L <= D in the database (algorithms.md §9)."""
+"""A run and its event log. Counters obey F <= L <= D in the database (docs/algorithms.md §9)."""
 
 from django.conf import settings
 from django.db import models

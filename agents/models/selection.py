@@ -1,4 +1,4 @@
-"""What selection drew, with enough to replay it (algorithms.md §7)."""
+"""What selection drew, with enough to replay it (docs/algorithms.md §7)."""
 
 from django.db import models
 

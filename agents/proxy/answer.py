@@ -1,4 +1,7 @@
-"""Writes one call's events to one client, which may be slow and may leave at any time (algorithms.md §2.6, §10)."""
+"""Writes one call's events to one client, which may be slow and may leave at any time.
+
+See docs/algorithms.md §2.6, §10.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recording proxy as a raw ASGI application (proxy.md)."""
+"""The recording proxy as a raw ASGI application (docs/proxy.md)."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class ProxyApp:
         self._spawn(self.sessions.sweep())
 
     async def close(self) -> None:
-        """Calls in flight end as they are: their clients' retries become siblings (reliability.md)."""
+        """Calls in flight end as they are: their clients' retries become siblings (docs/reliability.md)."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Why a request leaves recorded tokens, and whether it should have kept them (algorithms.md §2.3). Pure.
+"""Why a request leaves recorded tokens, and whether it should have kept them (docs/algorithms.md §2.3). Pure.
 
 Every reason is read off the request and the record:
 

@@ -1,4 +1,4 @@
-"""The life of one call: lease an engine, sample, parse, record, and only then say that it is over (proxy.md).
+"""The life of one call: lease an engine, sample, parse, record, and only then say that it is over (docs/proxy.md).
 
 It runs in a task of its own, so a client that leaves does not stop it, and a retry can join it.
 """
@@ -193,7 +193,7 @@ class LiveCall:
         """Sample to the end, over as many engines as it takes; the engine's finish reason, None if nobody waits.
 
         An engine that breaks off, aborts, falls silent or vanishes is left: what it sampled is kept, and the next one
-        goes on with the same ids and what is left of the budget (algorithms.md §10).
+        goes on with the same ids and what is left of the budget (docs/algorithms.md §10).
         """
         session, sampled, router = self.session, self.sampled, self.services.router
         backoff_s = 0.05
@@ -311,7 +311,7 @@ class LiveCall:
         return body
 
     def sampling_params(self, max_new_tokens: int) -> dict[str, Any]:
-        """The run's settings own the distribution; evaluations are greedy (proxy.md, Address and identity)."""
+        """The run's settings own the distribution; evaluations are greedy (docs/proxy.md)."""
         session = self.session
         params: dict[str, Any] = {
             "max_new_tokens": max_new_tokens,

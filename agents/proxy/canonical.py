@@ -1,4 +1,6 @@
-"""The one inner form of a request, whatever its dialect, and its hashes (algorithms.md §2.2; proxy.md, Normalisation).
+"""The one inner form of a request, whatever its dialect, and its hashes.
+
+See docs/algorithms.md §2.2; docs/matching-and-roles.md "Canonical form".
 
 Messages have the OpenAI shape with text contents, which is what is rendered and recorded. Tool results stand in the
 order of the calls that they answer, in whatever order they came. For matching, volatile parts do not count: tool-call

@@ -1,4 +1,4 @@
-"""Whose turn a request is: its role and its conversation (algorithms.md §4).
+"""Whose turn a request is: its role and its conversation (docs/algorithms.md §4).
 
 The harness's profile decides first. Where it is silent, the shape of the traffic does:
 

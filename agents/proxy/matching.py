@@ -1,4 +1,4 @@
-"""Which recorded call a request continues (algorithms.md §2.1, §2.2). Pure.
+"""Which recorded call a request continues (docs/algorithms.md §2.1, §2.2). Pure.
 
 A request is a chain of hashes, one link per message. A recorded call sits at two links: at the end of its own messages
 (its prompt), and one message later, after its reply. The request continues the call whose link after the reply lies

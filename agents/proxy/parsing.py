@@ -1,4 +1,4 @@
-"""Sampled ids to the pieces of a reply, while they arrive (proxy.md, Rendering and parsing).
+"""Sampled ids to the pieces of a reply, while they arrive (docs/proxy-dialects.md).
 
 Text goes out as soon as no later token can change it: half characters, white space that may turn out to be trailing,
 and the beginning of a stop string wait. A tool call goes out whole, at its closing token. A malformed one, and one that

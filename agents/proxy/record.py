@@ -1,4 +1,4 @@
-"""The record of one execution attempt: finds each request's place in it and the exact ids (algorithms.md §2–§4).
+"""The record of one execution attempt: finds each request's place in it and the exact ids (docs/algorithms.md §2–§4).
 
 The recording proxy and the replay of captured traffic share it: what one does with a request the other does too.
 """

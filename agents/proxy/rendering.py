@@ -1,4 +1,4 @@
-"""Messages to token ids, the one way that recording, warm starts and replays share (algorithms.md §2).
+"""Messages to token ids, the one way that recording, warm starts and replays share (docs/algorithms.md §2).
 
 A conversation is rendered turn by turn: the opening up to the first generation prompt, then for each assistant turn
 its ids followed by the turns of the others and the next generation prompt. So a request's ids always begin with those
@@ -34,7 +34,7 @@ BUNDLED_POLICY = Path(__file__).resolve().parents[2] / "trainers" / "policy" / "
 
 
 class CannotBridge(Exception):
-    """The renderer cannot say what follows a recorded reply: render the whole request (algorithms.md §2.1)."""
+    """The renderer cannot say what follows a recorded reply: render the whole request (docs/algorithms.md §2.1)."""
 
 
 class CannotSay(BadRequest):

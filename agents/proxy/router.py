@@ -1,4 +1,4 @@
-"""Which engine serves a call (proxy.md; algorithms.md §9, §10).
+"""Which engine serves a call (docs/proxy.md; docs/algorithms.md §9, §10).
 
 A call goes where its execution went before, while that cell takes calls; else to the cell with the fewest calls of
 ours, of equal ones to the one that has waited longest. Where none has room it queues: for the table of cells to change,

@@ -1,4 +1,4 @@
-"""What the proxy keeps of one execution attempt while it lives (algorithms.md §2, §4)."""
+"""What the proxy keeps of one execution attempt while it lives (docs/algorithms.md §2, §4)."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Session:
             del self._recent[key]
 
     def retried(self, request_hash: str, headers: Mapping[str, str], prepared: Prepared) -> LiveCall | None:
-        """The call that this request repeats, if the client says so or the profile tells (algorithms.md §2.4)."""
+        """The call that this request repeats, if the client says so or the profile tells (docs/algorithms.md §2.4)."""
         call = self._recent.get(request_hash)
         if call is None or call.has_failed:
             return None

@@ -68,7 +68,7 @@ def calls_on(execution: Execution, numbers: list[int]) -> list[Call]:
 
 
 def selection_of(execution: Execution) -> Selection:
-    """What selection did with it (algorithms.md §7), for the outline's reasons."""
+    """What selection did with it (docs/algorithms.md §7), for the outline's reasons."""
     config, record = readable(execution.run.config), selection_record(execution)
     rows = trajectories(execution)
     return Selection(

@@ -1,4 +1,4 @@
-"""Where a false fork leaves what was recorded, as pages and the API list it (algorithms.md §2.3)."""
+"""Where a false fork leaves what was recorded, as pages and the API list it (docs/algorithms.md §2.3)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An execution's tree as an outline that a person can read: stretches of calls, what was drawn, and why not.
 
-Pure: it works on plain call facts, so that it can be tested without a database (algorithms.md §3, §7).
+Pure: it works on plain call facts, so that it can be tested without a database (docs/algorithms.md §3, §7).
 """
 
 from __future__ import annotations

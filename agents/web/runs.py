@@ -114,7 +114,7 @@ def group_counts(run: Run) -> dict[str, int]:
 
 
 def equal_reward_groups(run: Run, batch: int | None) -> list[Group]:
-    """Usable groups of a batch whose rewards are all equal: they carry no gradient (algorithms.md §6)."""
+    """Usable groups of a batch whose rewards are all equal: they carry no gradient (docs/algorithms.md §6)."""
     if batch is None:
         return []
     groups = Group.objects.filter(run=run, kind=Group.Kind.TRAINING, batch=batch, reward_std=0, num_votes__gte=2)
@@ -139,7 +139,7 @@ SELECT bin, first_at, last_at, COALESCE(up, 0), COALESCE(down, 0) FROM binned OR
 
 
 def waterlevel_series(run: Run, since: datetime, until: datetime, max_points: int = 600) -> list[tuple[float, int]]:
-    """W = D - F over time as (epoch seconds, executions), at most about `max_points` of them (algorithms.md §9).
+    """W = D - F over time as (epoch seconds, executions), at most about `max_points` of them (docs/algorithms.md §9).
 
     One aggregate over the run's rows, whatever their number. A burst keeps its upright edge: a bin in which the level
     rises yields the level before it, at its first change, and the level after it, at its last.

@@ -1,4 +1,7 @@
-"""The tokens on the path to one call, with what each is: context, sampled or trained (algorithms.md §2, §3, §7)."""
+"""The tokens on the path to one call, with what each is: context, sampled or trained.
+
+See docs/algorithms.md §2, §3, §7.
+"""
 
 from __future__ import annotations
 

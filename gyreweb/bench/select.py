@@ -1,4 +1,4 @@
-"""Cost of selection (algorithms.md §7) on the tree of one long execution, J_max = 5.
+"""Cost of selection (docs/algorithms.md §7) on the tree of one long execution, J_max = 5.
 
 The baseline is one numpy pass over the same tokens: ids, flags and log-probabilities of the drawn trajectories laid out
 as arrays, which whoever trains on them has to do in any case.

@@ -1,4 +1,4 @@
-"""What the proxy tokenises (algorithms.md §2.1), counted by itself while it answers real requests.
+"""What the proxy tokenises (docs/algorithms.md §2.1), counted by itself while it answers real requests.
 
 `per_new_token`: a conversation that only grows, as an agent's does. The count of tokens that the proxy made out of text
 is divided by those that its prompts gained; the baseline renders every request of the same conversation anew.

@@ -1,4 +1,4 @@
-"""Cost of the prefix-sharing tree (algorithms.md §3) on one long execution, made up but of realistic shape.
+"""Cost of the prefix-sharing tree (docs/algorithms.md §3) on one long execution, made up but of realistic shape.
 
 `fold` inserts whole inputs, so every input id is compared; its baseline is the time numpy takes to compare the same
 bytes once. `storage` is what the nodes take in the database's encoding; its baseline is one prompt per call in the same

@@ -1,1 +1,1 @@
-"""Live push: the event log is the truth, the channel layer only rings (dashboard.md, Live data)."""
+"""Live push: the event log is the truth, the channel layer only rings (docs/architecture.md)."""

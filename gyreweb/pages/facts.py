@@ -77,7 +77,7 @@ class RunFacts:
 
     @property
     def num_finished(self) -> int:
-        """Launched executions that ended by themselves. F counts the cancelled ones too (algorithms.md §9)."""
+        """Launched executions that ended by themselves. F counts the cancelled ones too (docs/algorithms.md §9)."""
         return int(self.run.finished) - self.outcomes.cancelled
 
     @property

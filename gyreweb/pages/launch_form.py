@@ -184,7 +184,7 @@ def plan_sentence(values: dict[str, Any]) -> str:
 
 
 def evaluated_versions(config: RunConfig) -> list[int]:
-    """Version 0, every `eval_every_steps`-th and the last (algorithms.md §9, Evaluation)."""
+    """Version 0, every `eval_every_steps`-th and the last (docs/algorithms.md §9)."""
     if not config.eval_every_steps or not config.eval_tasks:
         return []
     return sorted({*range(0, config.steps + 1, config.eval_every_steps), config.steps})

@@ -1,4 +1,4 @@
-"""End an evaluation: score it when all its executions have ended, or cancel it (algorithms.md §9, Evaluation)."""
+"""End an evaluation: score it when all its executions have ended, or cancel it (docs/algorithms.md §9)."""
 
 from collections import defaultdict
 

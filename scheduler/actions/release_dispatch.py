@@ -1,4 +1,4 @@
-"""Let bursts be dispatched again after a person or an alarm held them (algorithms.md §9, Void)."""
+"""Let bursts be dispatched again after a person or an alarm held them (docs/algorithms.md §9)."""
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction

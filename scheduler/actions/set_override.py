@@ -1,4 +1,4 @@
-"""Set an override: a person's word over the scheduler's, with owner, reason and expiry (algorithms.md §9)."""
+"""Set an override: a person's word over the scheduler's, with owner, reason and expiry (docs/algorithms.md §9)."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta

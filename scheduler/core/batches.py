@@ -1,4 +1,4 @@
-"""Opening, filling and sealing the batch in progress (algorithms.md §9 Void, §11)."""
+"""Opening, filling and sealing the batch in progress (docs/algorithms.md §9, §11)."""
 
 from __future__ import annotations
 

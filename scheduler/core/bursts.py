@@ -1,4 +1,4 @@
-"""Strict bursts: how many groups are dispatched, and when (algorithms.md §9)."""
+"""Strict bursts: how many groups are dispatched, and when (docs/algorithms.md §9)."""
 
 from __future__ import annotations
 

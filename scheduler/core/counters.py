@@ -1,4 +1,4 @@
-"""Dispatched, launched, finished, and the waterlevel (algorithms.md §9). Invariant: F <= L <= D."""
+"""Dispatched, launched, finished, and the waterlevel (docs/algorithms.md §9). Invariant: F <= L <= D."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`decide(snapshot, policy, now) -> decisions` (algorithms.md §9): pure, total, and the same for live and simulated.
+"""`decide(snapshot, policy, now) -> decisions`: pure, total, and the same for live and simulated.
+
+See docs/algorithms.md §9.
 
 The order is part of the rule: people's orders, evaluation, dispatch, cells, batch, launches. Each step sees the
 world as the steps before it left it.

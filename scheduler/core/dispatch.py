@@ -1,4 +1,4 @@
-"""When the next burst is dispatched, and what stops it (algorithms.md §9, Burst and Void)."""
+"""When the next burst is dispatched, and what stops it (docs/algorithms.md §9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When an evaluation starts, which cell it reserves, and what waits for it (algorithms.md §9, Evaluation).
+"""When an evaluation starts, which cell it reserves, and what waits for it (docs/algorithms.md §9).
 
 Version 0, every `eval_every_steps`-th and the last version are evaluated. No batch opens past a version that is
 due, and none is sealed before the reserved cell serves it, so the weights cannot move on under an evaluation.

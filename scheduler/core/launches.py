@@ -1,4 +1,4 @@
-"""While L - F < |R| * c, launch the oldest dispatched execution (algorithms.md §9, Launch)."""
+"""While L - F < |R| * c, launch the oldest dispatched execution (docs/algorithms.md §9)."""
 
 from __future__ import annotations
 

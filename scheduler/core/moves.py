@@ -1,4 +1,4 @@
-"""Moving a cell between roles: the checks every policy shares, and the orders of people (algorithms.md §9)."""
+"""Moving a cell between roles: the checks every policy shares, and the orders of people (docs/algorithms.md §9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person's word over the scheduler's: pins, holds, drains, changed settings (algorithms.md §9)."""
+"""A person's word over the scheduler's: pins, holds, drains, changed settings (docs/algorithms.md §9)."""
 
 from __future__ import annotations
 

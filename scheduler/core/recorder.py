@@ -1,4 +1,6 @@
-"""Which decisions are news: all that move something, and refusals that say what was not said before (algorithms.md §9).
+"""Which decisions are news: all that move something, and refusals that say what was not said before.
+
+See docs/algorithms.md §9.
 
 Live runs and simulated ones store the same decisions, because both ask here.
 """

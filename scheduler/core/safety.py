@@ -1,4 +1,4 @@
-"""The rules no policy may break: capacity, least rollout, staleness (algorithms.md §9)."""
+"""The rules no policy may break: capacity, least rollout, staleness (docs/algorithms.md §9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run settings that `decide` reads (settings.md), and how a person's override changes them."""
+"""The run settings that `decide` reads, and how a person's override changes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Names and meanings as in settings.md; units in the suffixes."""
+    """Names and meanings as in `agents.config`; units in the suffixes."""
 
     cells: int
     concurrency_per_cell: int
@@ -34,7 +34,7 @@ class Settings:
         return cls(**{field.name: config[field.name] for field in fields(cls)})
 
 
-#: Settings that a person may change while the run goes on (algorithms.md §9), with the least allowed value.
+#: Settings that a person may change while the run goes on (docs/algorithms.md §9), with the least allowed value.
 CHANGEABLE: Mapping[str, float] = {
     "rho_min": 0.0,
     "j_max": 1,

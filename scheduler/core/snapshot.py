@@ -1,6 +1,6 @@
 """What `decide` sees: one consistent picture of a run, as values. Times are seconds on the database's clock.
 
-A snapshot together with its policy's name and its time replays to the same decisions (algorithms.md §9).
+A snapshot together with its policy's name and its time replays to the same decisions (docs/algorithms.md §9).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A person's word (algorithms.md §9). `value` holds a role for `pin`; name and number for `setting`."""
+    """A person's word (docs/algorithms.md §9). `value` holds a role for `pin`; name and number for `setting`."""
 
     id: int
     kind: str

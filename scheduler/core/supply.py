@@ -1,4 +1,4 @@
-"""Is there enough to train? Supply check and worth of joining (algorithms.md §9)."""
+"""Is there enough to train? Supply check and worth of joining (docs/algorithms.md §9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""trainers.core.claims under random histories: each micro-step counts once, whoever dies when (algorithms.md §11)."""
+"""trainers.core.claims under random histories: each micro-step counts once, whoever dies when.
+
+See docs/algorithms.md §11.
+"""
 
 import pytest
 from hypothesis import settings

@@ -1,4 +1,4 @@
-"""trainers.core.loss: sums that do not depend on packing, checked against scalar formulas (algorithms.md §8)."""
+"""trainers.core.loss: sums that do not depend on packing, checked against scalar formulas (docs/algorithms.md §8)."""
 
 import math
 

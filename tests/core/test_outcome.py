@@ -1,4 +1,4 @@
-"""agents.core.outcome: nothing but a good score becomes a reward (algorithms.md §5)."""
+"""agents.core.outcome: nothing but a good score becomes a reward (docs/algorithms.md §5)."""
 
 import math
 

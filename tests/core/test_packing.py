@@ -1,4 +1,4 @@
-"""trainers.core.packing: every trajectory once, whole, and with its own weight (algorithms.md §8, §11)."""
+"""trainers.core.packing: every trajectory once, whole, and with its own weight (docs/algorithms.md §8, §11)."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""agents.core.roles: an order of classes is a ranking, and auxiliary calls have no rank (algorithms.md §4)."""
+"""agents.core.roles: an order of classes is a ranking, and auxiliary calls have no rank (docs/algorithms.md §4)."""
 
 import pytest
 

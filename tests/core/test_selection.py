@@ -1,4 +1,4 @@
-"""agents.core.selection against a literal, token-by-token reading of algorithms.md §7."""
+"""agents.core.selection against a literal, token-by-token reading of docs/algorithms.md §7."""
 
 from dataclasses import replace
 

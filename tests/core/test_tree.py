@@ -1,4 +1,4 @@
-"""agents.core.tree against a token-by-token model (algorithms.md §3)."""
+"""agents.core.tree against a token-by-token model (docs/algorithms.md §3)."""
 
 import numpy as np
 import pytest

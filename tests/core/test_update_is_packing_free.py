@@ -1,4 +1,4 @@
-"""The update does not depend on how a batch was packed, or on who did which micro-step (algorithms.md §8)."""
+"""The update does not depend on how a batch was packed, or on who did which micro-step (docs/algorithms.md §8)."""
 
 import numpy as np
 import pytest

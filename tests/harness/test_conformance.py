@@ -1,4 +1,4 @@
-"""The Harbor fixtures give what Harbor gave, but for Gyre's stricter rules (tasks.md §4)."""
+"""The Harbor fixtures give what Harbor gave, but for Gyre's stricter rules (docs/tasks.md "From work to reward")."""
 
 from __future__ import annotations
 

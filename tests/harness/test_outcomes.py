@@ -1,4 +1,7 @@
-"""Each row of the table of outcomes with real sandboxes, verifiers and time limits (algorithms.md §5, tasks.md §4)."""
+"""Each row of the table of outcomes with real sandboxes, verifiers and time limits.
+
+See docs/algorithms.md §5, docs/tasks.md "From work to reward".
+"""
 
 from __future__ import annotations
 

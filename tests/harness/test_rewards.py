@@ -1,4 +1,4 @@
-"""Reward files and what they are worth (tasks.md §4)."""
+"""Reward files and what they are worth (docs/tasks.md "From work to reward")."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Parsing Harbor tasks: legacy forms, unknown keys, and refusals with file, line and reason (tasks.md §1, §2, §6)."""
+"""Parsing Harbor tasks: legacy forms, unknown keys, and refusals with file, line and reason (docs/tasks.md)."""
 
 from __future__ import annotations
 

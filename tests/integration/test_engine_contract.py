@@ -1,4 +1,4 @@
-"""The scripted engine keeps SGLang's contract: the same cases on it and on a real server (sglang-wire.md)."""
+"""The scripted engine keeps SGLang's contract: the same cases on it and on a real server (docs/cells.md)."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Same batch, same gradient: on 1, 2 or 3 cells, and whatever dies when (algorithms.md §8, §11)."""
+"""Same batch, same gradient: on 1, 2 or 3 cells, and whatever dies when (docs/algorithms.md §8, §11)."""
 
 import os
 import signal

@@ -1,4 +1,7 @@
-"""trainers.actions.admit_group and seal_batch: a ready group becomes micro-steps to claim (algorithms.md §6–8, 11)."""
+"""trainers.actions.admit_group and seal_batch: a ready group becomes micro-steps to claim.
+
+See docs/algorithms.md §6–8, 11.
+"""
 
 from collections import defaultdict
 

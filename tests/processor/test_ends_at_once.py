@@ -1,4 +1,7 @@
-"""Executions that finish, are cancelled or lose their lease at the same moment: each ends once (reliability.md)."""
+"""Executions that finish, are cancelled or lose their lease at the same moment: each ends once.
+
+See docs/reliability.md.
+"""
 
 import threading
 from collections.abc import Callable

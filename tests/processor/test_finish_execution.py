@@ -1,4 +1,7 @@
-"""agents.actions.finish_execution: the result of an attempt, once, in one transaction (algorithms.md §3, §5, §6)."""
+"""agents.actions.finish_execution: the result of an attempt, once, in one transaction.
+
+See docs/algorithms.md §3, §5, §6.
+"""
 
 import pytest
 from records import DONE, make_run, record, record_conversation, scored

@@ -1,4 +1,7 @@
-"""trainers.ledger in Postgres beside its model, trainers.core.claims, through random histories (algorithms.md §11)."""
+"""trainers.ledger in Postgres beside its model, trainers.core.claims, through random histories.
+
+See docs/algorithms.md §11.
+"""
 
 import os
 from uuid import uuid4

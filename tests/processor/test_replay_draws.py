@@ -1,4 +1,7 @@
-"""`manage.py replay_draws`, and the settings that selection obeys: role order, context, J_max (algorithms.md §7)."""
+"""`manage.py replay_draws`, and the settings that selection obeys: role order, context, J_max.
+
+See docs/algorithms.md §7.
+"""
 
 import json
 from io import StringIO

@@ -1,4 +1,4 @@
-"""`manage.py verify_run`: a healthy run passes, and every invariant can fail (reliability.md, Invariants)."""
+"""`manage.py verify_run`: a healthy run passes, and every invariant can fail (docs/reliability.md "Invariants")."""
 
 import json
 from io import StringIO

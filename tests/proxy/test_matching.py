@@ -1,4 +1,4 @@
-"""Matching by extension against a brute force that compares whole conversations (algorithms.md §2.1–§2.3)."""
+"""Matching by extension against a brute force that compares whole conversations (docs/algorithms.md §2.1–§2.3)."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Roles, conversations and branches of the reference harness's traffic (algorithms.md §2.3, §4)."""
+"""Roles, conversations and branches of the reference harness's traffic (docs/algorithms.md §2.3, §4)."""
 
 import threading
 

@@ -1,4 +1,7 @@
-"""Where a renderer cannot go on by appending, calls are rendered whole and share what they can (algorithms.md §2.1)."""
+"""Where a renderer cannot go on by appending, calls are rendered whole and share what they can.
+
+See docs/algorithms.md §2.1.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Bursts, void groups, launches, opening, filling and sealing (algorithms.md §9, §11)."""
+"""Bursts, void groups, launches, opening, filling and sealing (docs/algorithms.md §9, §11)."""
 
 from dataclasses import replace
 

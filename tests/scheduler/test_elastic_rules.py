@@ -1,4 +1,4 @@
-"""The elastic rules of algorithms.md §9, one by one, with the numbers their reasons must hold."""
+"""The elastic rules of docs/algorithms.md §9, one by one, with the numbers their reasons must hold."""
 
 import pytest
 

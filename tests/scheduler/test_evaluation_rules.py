@@ -1,4 +1,4 @@
-"""One cell outside R at version v, until the evaluation ends (algorithms.md §9, Evaluation executions)."""
+"""One cell outside R at version v, until the evaluation ends (docs/algorithms.md §9)."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A person's word over the scheduler's (algorithms.md §9, Overrides)."""
+"""A person's word over the scheduler's (docs/algorithms.md §9)."""
 
 import pytest
 

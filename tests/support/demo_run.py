@@ -176,7 +176,7 @@ def _burst(demo: Demo, number: int, last: bool) -> None:
 
 
 def _leave(demo: Demo, ends: list[float], start: float, stop: float, version: int) -> dict[int, float]:
-    """Cells leave, the core first, when those that stay hold all that is owed (algorithms.md §9)."""
+    """Cells leave, the core first, when those that stay hold all that is owed (docs/algorithms.md §9)."""
     shape, away, rollout = demo.shape, {}, demo.shape.cells
     order = list(range(shape.cells))
     refused = False

@@ -1,4 +1,4 @@
-"""Captures of real harnesses through the replay: roles, conversations and branches (algorithms.md §2.3, §4)."""
+"""Captures of real harnesses through the replay: roles, conversations and branches (docs/algorithms.md §2.3, §4)."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Checkpoints: whole, verified, pruned, and never half there (algorithms.md §11)."""
+"""Checkpoints: whole, verified, pruned, and never half there (docs/algorithms.md §11)."""
 
 import errno
 import os

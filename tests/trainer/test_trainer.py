@@ -1,4 +1,4 @@
-"""The Megatron trainer against transformers, against itself, and against the arithmetic of algorithms.md §8."""
+"""The Megatron trainer against transformers, against itself, and against the arithmetic of docs/algorithms.md §8."""
 
 from collections.abc import Iterator
 from dataclasses import replace

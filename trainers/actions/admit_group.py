@@ -1,4 +1,7 @@
-"""Admit a ready group to the open batch: its trajectories become micro-steps for cells to claim (algorithms.md §11)."""
+"""Admit a ready group to the open batch: its trajectories become micro-steps for cells to claim.
+
+See docs/algorithms.md §11.
+"""
 
 from django.db import transaction
 from django.db.models import F

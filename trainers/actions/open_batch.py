@@ -1,4 +1,4 @@
-"""Open the batch of the next optimizer step (algorithms.md §9, §11). Number n steps version n - 1 to n."""
+"""Open the batch of the next optimizer step (docs/algorithms.md §9, §11). Number n steps version n - 1 to n."""
 
 from django.db import transaction
 

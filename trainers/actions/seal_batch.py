@@ -1,4 +1,4 @@
-"""Seal the open batch: |E| is final and no micro-step follows (algorithms.md §8, §9)."""
+"""Seal the open batch: |E| is final and no micro-step follows (docs/algorithms.md §8, §9)."""
 
 from django.db import transaction
 from django.utils import timezone

@@ -1,4 +1,6 @@
-"""The agent of one cell: reconciles the role that the scheduler wishes with the one the cell has (algorithms.md §10).
+"""The agent of one cell: reconciles the role that the scheduler wishes with the one the cell has.
+
+See docs/algorithms.md §10.
 
 It decides nothing. It starts the engine and the trainer (both stay resident), obeys `desired_role`, measures the phases
 of every switch, and reports. Every write carries the cell's epoch, so an agent that was replaced can change nothing.

@@ -1,4 +1,4 @@
-"""The ledger of one batch's micro-steps as a state machine (algorithms.md §11).
+"""The ledger of one batch's micro-steps as a state machine (docs/algorithms.md §11).
 
 It is the law that the SQL ledger (trainers.ledger) must follow, and the model that its property tests run beside it:
 each micro-step is counted exactly once; a claim dies only with its cell's epoch; an older epoch can do nothing.

@@ -1,4 +1,4 @@
-"""Policy-gradient losses over the targets of one micro-step (algorithms.md §8).
+"""Policy-gradient losses over the targets of one micro-step (docs/algorithms.md §8).
 
 Every loss is a *sum* over targets of weight · ℓ_t, where the weight is 1/T(e). The division by |E| happens once, at the
 optimizer step. So the gradient of a batch is the sum of the gradients of its micro-steps, however they were packed.

@@ -1,4 +1,4 @@
-"""Trajectories into micro-steps (algorithms.md §8, §11). A trajectory is never split."""
+"""Trajectories into micro-steps (docs/algorithms.md §8, §11). A trajectory is never split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes of one micro-step: packed trajectories with everything the loss needs (algorithms.md §8, §11).
+"""The bytes of one micro-step: packed trajectories with everything the loss needs (docs/algorithms.md §8, §11).
 
 A payload depends on no row of the database: a cell that holds it can do the micro-step. Values at tokens that are not
 targets are not stored.

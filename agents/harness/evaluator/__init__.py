@@ -1,4 +1,4 @@
-"""The evaluator: the task's verifier in a sandbox of its own, and the rules for its reward files (tasks.md §3, §4)."""
+"""The evaluator: the task's verifier in a sandbox of its own, and the rules for its reward files (docs/tasks.md)."""
 
 from agents.harness.evaluator.verify import Evaluation, evaluate
 

@@ -1,4 +1,4 @@
-"""Carries artifacts from the agent's file tree into a separate verifier's, at their original paths (tasks.md §3).
+"""Carries artifacts from the agent's file tree into a separate verifier's, at their original paths (docs/tasks.md).
 
 Both ends run inside sandboxes: the host never resolves a path that an agent could have bent.
 """

@@ -1,4 +1,7 @@
-"""From the verifier's reward files to a score (tasks.md §4). Anything doubtful is unresolved, which is not zero."""
+"""From the verifier's reward files to a score. Anything doubtful is unresolved, which is not zero.
+
+See docs/tasks.md "From work to reward".
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,7 @@ def _pick(rewards: dict[str, float], key: str, file: str) -> Score:
 
 
 def without_sentinels(score: Score, sentinels: Sequence[float]) -> Score:
-    """A value that the verifier writes when it has crashed is no reward (tasks.md §4)."""
+    """A value that the verifier writes when it has crashed is no reward (docs/tasks.md "From work to reward")."""
     if score.value is None or score.value not in sentinels:
         return score
     reason = f"the reward {score.value:g} is one of reward_sentinels: the verifier had crashed"

@@ -1,4 +1,4 @@
-"""task.toml with its defaults applied (tasks.md §2). `extra` keeps the keys that nobody knows."""
+"""task.toml with its defaults applied (docs/tasks.md). `extra` keeps the keys that nobody knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One task as a directory: its settings, instruction, uploads and content digest (tasks.md §1)."""
+"""One task as a directory: its settings, instruction, uploads and content digest (docs/tasks.md)."""
 
 from __future__ import annotations
 

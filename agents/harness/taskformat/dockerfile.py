@@ -1,4 +1,4 @@
-"""The part of a Dockerfile that the local backend can honour: FROM, WORKDIR, ENV, ARG, COPY, USER (tasks.md §6).
+"""The part of a Dockerfile that the local backend can honour: FROM, WORKDIR, ENV, ARG, COPY, USER (docs/tasks.md).
 
 Lines, quotes, escapes, JSON forms, here-documents and variables are read as BuildKit reads them. The host system stands
 in for the image. What would change that system (RUN, ADD from elsewhere) is refused by line.

@@ -1,4 +1,4 @@
-"""What the local backend makes of a task: an image description, or a refusal by file and line (tasks.md §6)."""
+"""What the local backend makes of a task: an image description, or a refusal by file and line (docs/tasks.md)."""
 
 from __future__ import annotations
 

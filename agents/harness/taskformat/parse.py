@@ -1,4 +1,4 @@
-"""From the text of a task.toml to a TaskConfig, legacy forms included (tasks.md §2)."""
+"""From the text of a task.toml to a TaskConfig, legacy forms included (docs/tasks.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiles: declarative tables that map a harness's requests to roles and conversations (algorithms.md §4).
+"""Profiles: declarative tables that map a harness's requests to roles and conversations (docs/algorithms.md §4).
 
 A profile says only what its harness shows for certain: headers, marks in the body, heads of prompts. What it leaves
 open is decided by the shape of the traffic (`agents.proxy.conversations`), so a harness of another version, or one
@@ -117,7 +117,7 @@ class Profile:
     summaries: tuple[When, ...] = ()
     #: The first that is there names the conversation.
     keys: tuple[Key, ...] = ()
-    #: False: the harness repeats a failed call without saying so (algorithms.md §2.4).
+    #: False: the harness repeats a failed call without saying so (docs/algorithms.md §2.4).
     marks_retries: bool = True
     #: How its traffic is recognised.
     marks: tuple[Mark, ...] = ()

@@ -1,4 +1,4 @@
-"""Any harness that is not known: roles by the shape of the traffic (algorithms.md §4)."""
+"""Any harness that is not known: roles by the shape of the traffic (docs/algorithms.md §4)."""
 
 from agents.proxy.profiles.base import Profile
 

@@ -1,4 +1,4 @@
-"""Policies by name: one registry for live runs and simulator (algorithms.md §9)."""
+"""Policies by name: one registry for live runs and simulator (docs/algorithms.md §9)."""
 
 from scheduler.core.policies.async_split import AsyncBarrier, AsyncBest, AsyncStreamed
 from scheduler.core.policies.base import Policy

@@ -1,4 +1,4 @@
-"""The asynchronous baselines (simulator.md): a fixed split of the cells, both sides always on.
+"""The asynchronous baselines (docs/simulator.md): a fixed split of the cells, both sides always on.
 
 `async-barrier` starts training on a full batch; `async-streamed` streams micro-steps as groups become ready;
 `async-best` is the same with a split that somebody has chosen: the simulator tries them all and takes the fastest.

@@ -1,4 +1,4 @@
-"""Colocate (simulator.md): every cell rolls out; on a full batch all pause, all train, weights sync, all resume.
+"""Colocate (docs/simulator.md): every cell rolls out; on a full batch all pause, all train, weights sync, all resume.
 
 Its pauses break the capacity rule by definition; calls are held by the proxy meanwhile, no execution is aborted.
 """

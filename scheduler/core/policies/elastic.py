@@ -1,4 +1,4 @@
-"""The elastic policy of algorithms.md §9: cells follow the waterlevel between rollout and training."""
+"""The elastic policy of docs/algorithms.md §9: cells follow the waterlevel between rollout and training."""
 
 from __future__ import annotations
 

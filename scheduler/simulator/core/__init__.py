@@ -1,4 +1,4 @@
-"""The simulator: the code that decides for live cells, in a world of drawn durations (algorithms.md §12).
+"""The simulator: the code that decides for live cells, in a world of drawn durations (docs/algorithms.md §12).
 
     result = simulate(scenario.settings, scenario.workload, "elastic", seed=1)
 

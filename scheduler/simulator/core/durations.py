@@ -1,4 +1,4 @@
-"""What executions will need, drawn for a whole burst at once (algorithms.md §12).
+"""What executions will need, drawn for a whole burst at once (docs/algorithms.md §12).
 
 A burst's uniform numbers are drawn in one go: numpy's generator, given the state of a `random.Random`, yields the very
 numbers that this would. numpy's `exp`, `log`, `sin` and `cos` may differ from those of `math` in the last digit.

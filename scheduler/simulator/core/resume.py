@@ -1,4 +1,4 @@
-"""A world that begins in the middle of a run: at a snapshot, with executions under way (algorithms.md §12).
+"""A world that begins in the middle of a run: at a snapshot, with executions under way (docs/algorithms.md §12).
 
     world = Resumed(moment, settings, workload, "elastic", seed=1)
     world.run()                 # to the end, or world.run(until=lambda w: w.version >= 12)

@@ -1,4 +1,4 @@
-"""What a world does, or leaves, without asking `decide`, because the answer is known (algorithms.md §12).
+"""What a world does, or leaves, without asking `decide`, because the answer is known (docs/algorithms.md §12).
 
 Places are filled and groups admitted by the rule for it alone, where no other rule has anything to say; and some events
 change no decision, as far as the policy says so. `exhaustive=True` asks nevertheless; tests compare the two.

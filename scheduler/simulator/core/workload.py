@@ -1,4 +1,4 @@
-"""What a simulated run has to do, and what its cluster costs (algorithms.md §12).
+"""What a simulated run has to do, and what its cluster costs (docs/algorithms.md §12).
 
 Times of executions are hours at full load of a cell; `Pool` makes them faster when cells are less loaded.
 """

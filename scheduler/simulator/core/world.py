@@ -1,4 +1,4 @@
-"""A world in which a run takes place: events on a heap, decisions by the code that runs cells (algorithms.md §12).
+"""A world in which a run takes place: events on a heap, decisions by the code that runs cells (docs/algorithms.md §12).
 
 `decide` is asked whenever something it looks at has changed. What changes no decision happens without it (`unasked`).
 `exhaustive=True` asks after every event; tests compare the two.

@@ -1,6 +1,6 @@
 """Scenarios of the simulator: a cluster, its settings and its workload, by name or from a file.
 
-    [settings]   names of settings.md: policy-independent run settings, cells included
+    [settings]   names of `agents.config`: policy-independent run settings, cells included
     [workload]   names of `scheduler.simulator.core.Workload`
     [published]  what the published descriptions say of this workload, for comparison only
     [fit]        how well the fitted parameters match it, written by the fit script
@@ -24,7 +24,7 @@ from scheduler.simulator.core import Workload
 from scheduler.simulator.core.workload import MAX_S
 
 PRESET_DIR = Path(__file__).parent
-#: Cluster defaults of the settings the simulator reads (settings.md); evaluations are off unless asked for.
+#: Cluster defaults of the settings the simulator reads; evaluations are off unless asked for.
 DEFAULTS: Mapping[str, Any] = {
     "cells": 8,
     "concurrency_per_cell": 192,

@@ -1,4 +1,4 @@
-"""Command lines of the SGLang server (SGLang 0.5.23; engines.md "Engine").
+"""Command lines of the SGLang server (SGLang 0.5.23; docs/cells.md).
 
 The CPU line is what runs here. The GPU line is generated and unit-tested, and has not been run: no GPU was at hand.
 """

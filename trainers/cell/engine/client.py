@@ -1,8 +1,8 @@
-"""Client of one SGLang server: readiness, load, and weight updates that are verified (sglang-wire.md).
+"""Client of one SGLang server: readiness, load, and weight updates that are verified (docs/cells.md).
 
 A weight update empties the engine: every request was sent under the key of the old weights, so it is aborted, and the
-proxy sends it again, with what it has sampled, under the key of the new ones (engines.md "Stale KV"). Then the cache is
-flushed, the weights change between begin and end, and version and checksums are compared.
+proxy sends it again, with what it has sampled, under the key of the new ones. Then the cache is flushed, the weights
+change between begin and end, and version and checksums are compared (docs/cells.md "Rules worth knowing").
 """
 
 import hashlib

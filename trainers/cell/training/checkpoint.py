@@ -1,4 +1,4 @@
-"""Durable checkpoints: weights, optimizer, version and cursor together (algorithms.md §11).
+"""Durable checkpoints: weights, optimizer, version and cursor together (docs/algorithms.md §11).
 
 A checkpoint is a folder `v<version>` that appears by one rename after everything in it is on disk:
 

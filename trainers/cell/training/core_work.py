@@ -1,4 +1,4 @@
-"""What only the core does: accept gradient sums, step, checkpoint, publish (algorithms.md §11)."""
+"""What only the core does: accept gradient sums, step, checkpoint, publish (docs/algorithms.md §11)."""
 
 import logging
 import time

@@ -56,7 +56,7 @@ def rope_theta(config: dict[str, Any]) -> float:
 
 
 def transformer_config(config: dict[str, Any], layout: Layout) -> TransformerConfig:
-    """Fusions are off: they need Transformer Engine, Apex or torch.compile. Gradients are sums (engines.md)."""
+    """Fusions are off: they need Transformer Engine, Apex or torch.compile. Gradients are sums (docs/cells.md)."""
     return TransformerConfig(
         num_layers=config["num_hidden_layers"],
         hidden_size=config["hidden_size"],

@@ -1,4 +1,4 @@
-"""Bring the core's trainer to the run's version: from the newest checkpoint that is whole (algorithms.md §11).
+"""Bring the core's trainer to the run's version: from the newest checkpoint that is whole (docs/algorithms.md §11).
 
 Steps after an older checkpoint are done again from the ledger, whose payloads outlive the step for as long as the
 checkpoint before it is kept. Only the order of summation differs, so the weights are those of before but for rounding.

@@ -1,4 +1,4 @@
-"""What only a satellite does: pull the core's weights, sum gradients, hand the sum in (algorithms.md §11)."""
+"""What only a satellite does: pull the core's weights, sum gradients, hand the sum in (docs/algorithms.md §11)."""
 
 import logging
 import time

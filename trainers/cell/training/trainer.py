@@ -1,8 +1,8 @@
-"""The trainer of one cell: Megatron's DDP, its schedule and its distributed optimizer (engines.md "Trainer").
+"""The trainer of one cell: Megatron's DDP, its schedule and its distributed optimizer (docs/cells.md).
 
-Gradients are *sums* (algorithms.md §8, §11): the loss returns three values under `calculate_per_token_loss` and nothing
-finalises between chunks, so `grad_data` grows by the sum of every claimed micro-step. A satellite hands that sum in
-unreduced. The core finalises once, scales by 1/|E|, clips and steps.
+Gradients are *sums* (docs/algorithms.md §8, §11): the loss returns three values under `calculate_per_token_loss` and
+nothing finalises between chunks, so `grad_data` grows by the sum of every claimed micro-step. A satellite hands that
+sum in unreduced. The core finalises once, scales by 1/|E|, clips and steps.
 
 Run on CPU with world size 1, and its conversion with two tensor or pipeline ranks. Not run: GPUs, NCCL, Transformer
 Engine, context or sequence parallelism, experts.
@@ -33,7 +33,7 @@ from trainers.core.payload import Payload
 
 @dataclass(frozen=True)
 class TrainerSettings:
-    """Settings of the update (settings.md). Weight decay is 0."""
+    """Settings of the update. Weight decay is 0."""
 
     learning_rate: float
     betas: tuple[float, float]

@@ -1,4 +1,4 @@
-"""Flat buffers over Mooncake's transfer engine (engines.md "Transfer", architecture.md "Mooncake").
+"""Flat buffers over Mooncake's transfer engine (docs/cells.md, docs/architecture.md "Listeners").
 
 Weights are *pulled*: the core registers a snapshot and publishes its address table and hash. Gradients are *written* by
 a satellite into its own slot in the core's memory. Rules that follow from the library:
