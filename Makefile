@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV_PYTHON = .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev up stop status clean-data test test-harnesses check prove
+.PHONY: help setup setup-dev up stop status clean-data test test-harnesses lint check prove
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -27,17 +27,16 @@ status:  ## What runs, and where
 clean-data:  ## Delete all runs, logs and checkpoints in GYRE_HOME (asks first; YES=1 does not)
 	@$(VENV_PYTHON) -m gyreweb.supervisor clean-data
 
-test: setup-dev  ## Run the tests. ARGS="tests/core -q" picks some
+test: setup-dev  ## Run the tests. ARGS="-m core" those without servers; tiers: tests/tiers.py
 	@$(VENV_PYTHON) -m pytest $(ARGS)
 
 test-harnesses: setup-dev  ## Install the harnesses and play every scene with each. ARGS="-k claude-code" picks some
 	@GYRE_TEST_HARNESSES=1 $(VENV_PYTHON) -m pytest tests/harness_programs -q $(ARGS)
 
-check: setup-dev  ## Style, types, import rules, module sizes
-	$(VENV_PYTHON) -m ruff check .
-	$(VENV_PYTHON) -m ruff format --check .
-	$(VENV_PYTHON) -m mypy
-	.venv/bin/lint-imports
+lint: setup-dev  ## Style, types, import rules
+	@.ci/lint
+
+check: lint  ## The same, and what tests say about the repository itself
 	$(VENV_PYTHON) -m pytest tests/architecture -q
 
 prove: setup  ## Train seeds 1 to 3 and the control to their ends and print a table (about 20 minutes on two cores)

@@ -20,6 +20,7 @@ COPY locks/control-plane.lock locks/
 RUN pip install --no-deps -r locks/control-plane.lock
 
 COPY --chown=root:root . .
+RUN python -c "from agents.tasksets.bundled import provide_quickstart; provide_quickstart()"
 USER 10001:10001
 VOLUME ["/var/lib/gyre"]
 EXPOSE 8700

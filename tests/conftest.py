@@ -18,8 +18,11 @@ import pytest
 from psycopg import sql
 
 from gyreweb import embedded
+from tests import tiers
 
 DATABASE = f"test_gyre_{os.getpid()}"
+#: Nobody listens there: a test of a tier without servers that asks for a server fails.
+NOWHERE = ("postgresql://nobody@127.0.0.1:1/none", "redis://127.0.0.1:1/0")
 
 
 def _private_directory(name: str) -> Path:
@@ -39,17 +42,23 @@ def _drop_databases_of_dead_processes(url: str) -> None:
                 connection.execute(drop)
 
 
-def _enter_environment() -> None:
+def _servers(resources: ExitStack) -> tuple[str, str]:
+    """Addresses of this process's database and of Valkey."""
+    urls = resources.enter_context(embedded.servers(_private_directory("gyre-test-servers"), scratch=True))
+    _drop_databases_of_dead_processes(urls.database)
+    return urls.database.rsplit("/", 1)[0] + "/" + DATABASE, urls.redis
+
+
+def _enter_environment(with_servers: bool) -> None:
     resources = ExitStack()
     atexit.register(resources.close)
     home = Path(tempfile.mkdtemp(prefix="gyre-test-"))
     resources.callback(shutil.rmtree, home, ignore_errors=True)
-    urls = resources.enter_context(embedded.servers(_private_directory("gyre-test-servers"), scratch=True))
-    _drop_databases_of_dead_processes(urls.database)
+    database, redis = _servers(resources) if with_servers else NOWHERE
     os.environ |= {
         "GYRE_HOME": str(home),
-        "DATABASE_URL": urls.database.rsplit("/", 1)[0] + "/" + DATABASE,
-        "REDIS_URL": urls.redis,
+        "DATABASE_URL": database,
+        "REDIS_URL": redis,
         "GYRE_HTTPS": "0",
         "DJANGO_SETTINGS_MODULE": "gyreweb.settings",
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -57,8 +66,37 @@ def _enter_environment() -> None:
     }
 
 
-_enter_environment()
-django.setup()
+def pytest_plugin_registered(plugin: object) -> None:
+    """As soon as this file is known, and so before those in folders are loaded, which import models."""
+    if isinstance(plugin, pytest.Config):
+        _enter_environment(with_servers=not tiers.needs_no_servers(plugin))
+        django.setup()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for tier, meaning in tiers.TIERS.items():
+        config.addinivalue_line("markers", f"{tier}: {meaning}")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What is asked for without servers does not even import tests that load engines."""
+    return True if tiers.holds_other_tiers_only(collection_path, config) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        tiers.give_tier(item)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not terminalreporter.config.getoption("collectonly"):
+        terminalreporter.section("seconds by tier")
+        reports = [report for of_kind in terminalreporter.stats.values() for report in of_kind]
+        for tier, seconds in tiers.seconds_by_tier(reports).items():
+            terminalreporter.write_line(f"{seconds:8.1f} s  {tier}")
+
+
 # Property tests measure no time: machines differ, and a slow one is no failure.
 hypothesis.settings.register_profile("gyre", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("gyre")

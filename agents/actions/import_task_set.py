@@ -15,10 +15,10 @@ from agents.harness.taskformat import BadTask, ParsedTask, load_task
 from agents.harness.taskformat.directory import digest
 from agents.harness.taskformat.local import plan
 from agents.models import Task, TaskSet
+from agents.tasksets import bundled
 
 log = logging.getLogger(__name__)
 
-BUNDLED = Path(__file__).resolve().parents[1] / "tasksets"
 _SHOWN = 5
 
 
@@ -45,7 +45,7 @@ def import_task_set(name_or_path: str) -> TaskSet:
     read = _read_all(folder, [path for _, path in places])
     found = [(split, path, each.digest) for (split, path), each in zip(places, read, strict=True)]
     tasks = [each.task for each in read]
-    total = hashlib.sha256("\n".join(f"{split} {path.name} {sha}" for split, path, sha in found).encode()).hexdigest()
+    total = bundled.set_digest((split, path.name, sha) for split, path, sha in found)
     name = _slug(folder.name)
     known = TaskSet.objects.filter(name=name, digest=total, path=str(folder)).first()
     if known:
@@ -94,19 +94,16 @@ def _of_this_content(task_set: TaskSet, rows: list[Task]) -> dict[str, Task]:
 
 
 def _find(name_or_path: str) -> Path:
-    if re.fullmatch(r"[\w-]+", name_or_path) and (BUNDLED / name_or_path).is_dir():
-        return BUNDLED / name_or_path
     try:
+        if name_or_path in bundled.NAMES:
+            return bundled.provide_quickstart()
         folder = Path(name_or_path).expanduser()
         if name_or_path and folder.is_dir():
             str(folder.resolve()).encode()
             return folder.resolve()
     except (OSError, RuntimeError, UnicodeEncodeError) as error:
         raise BadTaskSet(f"task set {name_or_path!r} cannot be read: {error}") from error
-    bundled = sorted(path.name for path in BUNDLED.iterdir() if any(_task_folders(path)))
-    raise BadTaskSet(
-        f"task set {name_or_path!r} is neither a directory nor a bundled set ({', '.join(bundled) or 'none'})"
-    )
+    raise BadTaskSet(f"task set {name_or_path!r} is neither a directory nor a bundled set ({', '.join(bundled.NAMES)})")
 
 
 def _all_places(folder: Path) -> list[tuple[str, Path]]:

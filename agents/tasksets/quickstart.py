@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -13,6 +12,7 @@ from agents.tasksets.kinds import KINDS, Task, make_task
 SEED = 2026
 TRAIN_PER_KIND = 25
 HELDOUT_PER_KIND = 8
+#: Not in the repository: see `bundled`.
 FOLDER = Path(__file__).parent / "quickstart"
 
 
@@ -40,9 +40,8 @@ def demonstration_tasks(rng: Random, weights: dict[str, int], seed: int = SEED) 
             yield _draw(kind, rng, kept_out)
 
 
-def write_quickstart(folder: Path = FOLDER, seed: int = SEED) -> int:
-    """Replace `folder` with the generated set; returns how many tasks it holds."""
-    shutil.rmtree(folder, ignore_errors=True)
+def write_quickstart(folder: Path, seed: int = SEED) -> int:
+    """Write the generated set as `folder`, which must not exist; returns how many tasks it holds."""
     splits = {"train": train_tasks(seed), "heldout": heldout_tasks(seed)}
     for split, tasks in splits.items():
         for number, task in enumerate(tasks, start=1):

@@ -31,6 +31,7 @@ CONTROL_PLANE_CHECK = (
 )
 DEV_CHECK = "import pytest, pytest_django, hypothesis, schemathesis, mypy.api, importlinter.cli, playwright.sync_api"
 TORCH_CHECK = "import torch; assert torch.ones(2).sum() == 2"
+WRITE_TASKS = "from agents.tasksets.bundled import provide_quickstart; provide_quickstart()"
 CELLS_CHECK = """
 import torch
 from trainers import shims
@@ -54,6 +55,7 @@ def stages(with_dev: bool, with_cells: bool) -> list[Stage]:
     chosen = [
         Stage("virtual environment", _digest(sys.version, str(VENV)), _create_venv),
         _locked("control plane", locks / "control-plane.lock", CONTROL_PLANE_CHECK),
+        Stage("bundled tasks", _digest(*_task_generator()), lambda: _check("bundled tasks", WRITE_TASKS)),
     ]
     if with_dev:
         chosen.append(_locked("tests and checks", locks / "dev.lock", DEV_CHECK))
@@ -88,6 +90,10 @@ def _locked(name: str, lock: Path, check: str) -> Stage:
         _check(name, check)
 
     return Stage(name, _digest(lock.read_text(), check), run)
+
+
+def _task_generator() -> list[str]:
+    return [path.read_text() for path in sorted((ROOT / "agents" / "tasksets").glob("*.py"))]
 
 
 def _create_venv() -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from gyreweb.env import REPO_ROOT
 
+pytestmark = pytest.mark.platform
+
 HEAVY = {"torch", "sglang", "megatron", "mooncake", "transformers"}
 WEB = "import gyreweb.asgi, gyreweb.celery; from django.urls import get_resolver; get_resolver().url_patterns"
 PROXY = "import agents.proxy.__main__"

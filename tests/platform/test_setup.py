@@ -1,7 +1,6 @@
 """`make setup`: does what is missing, goes on after an interruption, and is quick when nothing has changed."""
 
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from gyreweb.setup import stages
 from gyreweb.setup.errors import SetupFailed
 from gyreweb.setup.stages import Stage, run_all
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -68,8 +68,11 @@ def test_long_work_off_a_terminal_gives_signs_of_life(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(stages, "HEARTBEAT_S", 0.01)
-    seen = ""
+    seen: list[str] = []
+
+    def tells() -> bool:
+        seen.append(capsys.readouterr().err)
+        return "still at work after 0 s" in "".join(seen)
+
     with stages._heartbeat():
-        while "still at work after 0 s" not in seen:
-            time.sleep(0.01)
-            seen += capsys.readouterr().err
+        wait_for(tells, "a sign of life")

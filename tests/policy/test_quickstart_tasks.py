@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tomllib
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -16,10 +17,18 @@ from agents.harness.reference import program
 from agents.harness.taskformat import load_task
 from agents.harness.taskformat.local import plan
 from agents.proxy.rendering import BUNDLED_POLICY, rendering
-from agents.tasksets import quickstart, vocabulary
+from agents.tasksets import bundled, quickstart, vocabulary
 from agents.tasksets.harbor import write_task
 from agents.tasksets.kinds import KINDS, Bash, Summary, Task, make_task
 from trainers.policy.demonstrations import Dialogue, demonstrate
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples" / "tasks"
+
+
+@pytest.fixture(scope="module")
+def whole() -> Path:
+    """The bundled set."""
+    return bundled.provide_quickstart()
 
 
 @pytest.fixture
@@ -99,14 +108,45 @@ def program_log() -> str:
     return str(program.Settings("", "").logs / "transcript.jsonl")
 
 
-def test_the_committed_set_is_what_the_generator_writes(tmp_path: Path) -> None:
+def _contents(folder: Path) -> dict[str, tuple[bytes, int]]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mode & 0o100) for path in files}
+
+
+def test_the_generator_writes_the_set_of_the_committed_digest(tmp_path: Path) -> None:
     assert quickstart.write_quickstart(tmp_path / "set") == 264
+    assert bundled.is_whole(tmp_path / "set")
 
-    def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
-        files = (path for path in folder.rglob("*") if path.is_file())
-        return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mode & 0o100) for path in files}
 
-    assert contents(tmp_path / "set") == contents(quickstart.FOLDER)
+def test_the_examples_in_the_docs_are_of_the_set_and_one_of_each_kind(whole: Path) -> None:
+    shown = sorted(EXAMPLES.iterdir())
+    assert [path.name.split("-")[1] for path in shown] == list(KINDS)
+    for example in shown:
+        assert _contents(example) == _contents(whole / "train" / example.name)
+
+
+@pytest.mark.parametrize("harm", ["missing", "half", "changed", "whole"])
+def test_a_set_is_written_where_it_is_not_whole_and_only_there(tmp_path: Path, whole: Path, harm: str) -> None:
+    place = tmp_path / "tasksets" / "quickstart"
+    if harm != "missing":
+        shutil.copytree(whole, place)
+    if harm == "half":
+        shutil.rmtree(place / "heldout")
+    if harm == "changed":
+        (place / "train" / "t001-write1" / "instruction.md").write_text("Do nothing.")
+    before = place.stat().st_ino if harm == "whole" else None
+    assert bundled.provide_quickstart(place) == place
+    assert _contents(place) == _contents(whole)
+    assert before in (None, place.stat().st_ino)
+    assert [path.name for path in place.parent.iterdir()] == ["quickstart"]
+
+
+def test_several_that_need_the_set_at_once_all_get_it(tmp_path: Path, whole: Path) -> None:
+    place = tmp_path / "quickstart"
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(bundled.provide_quickstart, [place] * 4)) == {place}
+    assert _contents(place) == _contents(whole)
+    assert [path.name for path in tmp_path.iterdir()] == ["quickstart"]
 
 
 def test_every_kind_is_equally_frequent_and_eight_in_a_row_hold_all_of_them() -> None:
@@ -126,16 +166,16 @@ def test_no_text_of_the_evaluation_occurs_in_training_or_demonstrations() -> Non
             assert dialogue.messages[1]["content"] not in evaluated
 
 
-def test_task_settings_name_kind_and_split() -> None:
+def test_task_settings_name_kind_and_split(whole: Path) -> None:
     for split in ("train", "heldout"):
-        for folder in (quickstart.FOLDER / split).iterdir():
+        for folder in (whole / split).iterdir():
             metadata = tomllib.loads((folder / "task.toml").read_text())["metadata"]
             assert metadata == {"kind": folder.name.split("-")[1], "split": split}
 
 
-def test_the_local_sandbox_can_honour_every_task() -> None:
+def test_the_local_sandbox_can_honour_every_task(whole: Path) -> None:
     for split in ("train", "heldout"):
-        for folder in (quickstart.FOLDER / split).iterdir():
+        for folder in (whole / split).iterdir():
             task = load_task(folder)
             assert task.warnings == ()
             assert plan(task).workdir == "/app"

@@ -15,6 +15,8 @@ import pytest
 from agents.proxy.store import APPLICATION_NAME
 from tests.proxy.backstage import Backstage
 
+pytestmark = pytest.mark.platform
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from scheduler.core.settings import Settings
 from tests.scheduler.driver import World
 
+pytestmark = pytest.mark.simulation
+
 
 def make_settings(**changes: object) -> Settings:
     base: dict[str, object] = {

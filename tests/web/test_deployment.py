@@ -6,7 +6,11 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from gyreweb.env import REPO_ROOT
+
+pytestmark = pytest.mark.platform
 
 
 def test_the_deployment_check_is_clean_with_the_default_settings(gyre_home: str) -> None:

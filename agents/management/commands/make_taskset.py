@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from agents.tasksets import quickstart
+from agents.tasksets import bundled, quickstart
 
 
 class Command(BaseCommand):
@@ -16,12 +16,15 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--out", type=Path, default=quickstart.FOLDER, help="folder to write (default: bundled)")
-        parser.add_argument("--seed", type=int, default=quickstart.SEED)
+        parser.add_argument(
+            "--out", type=Path, help="new folder to write (default: the bundled set, where it is missing)"
+        )
+        parser.add_argument("--seed", type=int, default=quickstart.SEED, help="of a set written with --out")
 
-    def handle(self, *, out: Path, seed: int, **options: Any) -> None:
-        foreign = out.is_dir() and any(child.name not in ("train", "heldout") for child in out.iterdir())
-        if foreign:
-            raise CommandError(f"{out} holds other files than a task set; name an empty or new folder")
-        count = quickstart.write_quickstart(out, seed)
-        self.stdout.write(f"{count} tasks written to {out}")
+    def handle(self, *, out: Path | None, seed: int, **options: Any) -> None:
+        if out is None:
+            self.stdout.write(f"the bundled tasks are in {bundled.provide_quickstart()}")
+            return
+        if out.exists():
+            raise CommandError(f"{out} exists already; name a new folder")
+        self.stdout.write(f"{quickstart.write_quickstart(out, seed)} tasks written to {out}")

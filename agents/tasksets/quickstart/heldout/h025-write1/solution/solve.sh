@@ -1,4 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-echo smart > list.txt

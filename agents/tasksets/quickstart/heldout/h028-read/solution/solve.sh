@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-cat note.txt
-echo beer > final.txt

@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-cat index.txt
-echo stone > temp.txt

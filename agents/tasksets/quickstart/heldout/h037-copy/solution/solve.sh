@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-cp main.txt copy.txt
-echo blue > info.txt

@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-echo 21 >> copy.txt
-echo anchor > config.txt

@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-echo apple > final.txt
-echo 86 > log.txt

@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-cp main.txt note.txt
-echo 53 > record.txt

@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-cp start.txt temp.txt
-echo lion > list.txt

@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-echo gold >> draft.txt
-echo snow > log.txt

@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-cat record.txt
-echo library > plan.txt

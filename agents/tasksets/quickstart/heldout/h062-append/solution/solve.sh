@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-echo bear >> memo.txt
-echo cotton > value.txt

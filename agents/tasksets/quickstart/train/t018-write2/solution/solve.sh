@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-echo brush > test.txt
-echo cat > result.txt

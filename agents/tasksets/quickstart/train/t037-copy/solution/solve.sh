@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-cp key.txt record.txt
-echo prince > index.txt

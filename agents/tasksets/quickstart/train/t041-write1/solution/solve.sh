@@ -1,4 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-echo 22 > key.txt

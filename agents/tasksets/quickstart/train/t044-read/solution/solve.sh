@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-cat result.txt
-echo 25 > value.txt

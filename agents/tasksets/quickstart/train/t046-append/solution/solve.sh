@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-echo mountain >> key.txt
-echo strong > result.txt

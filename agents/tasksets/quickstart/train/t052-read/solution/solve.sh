@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-cat out.txt
-echo quick > total.txt

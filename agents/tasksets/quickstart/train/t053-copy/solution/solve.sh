@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-cp note.txt out.txt
-echo stone > data.txt

@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-echo bottle >> record.txt
-echo temple > copy.txt

@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-echo ocean > config.txt
-echo cross > key.txt

@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-echo storm >> note.txt
-echo moon > index.txt

@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-cat memo.txt
-echo warm > list.txt

@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-echo music >> result.txt
-echo 71 > record.txt

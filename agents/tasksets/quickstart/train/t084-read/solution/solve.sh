@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-cat data.txt
-echo yellow > config.txt

@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-cp test.txt start.txt
-echo paint > info.txt

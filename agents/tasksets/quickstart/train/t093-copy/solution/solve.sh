@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-cp test.txt total.txt
-echo rain > item.txt

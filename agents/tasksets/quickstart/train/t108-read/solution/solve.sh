@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-cat draft.txt
-echo cotton > total.txt

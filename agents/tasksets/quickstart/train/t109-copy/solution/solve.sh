@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-cp record.txt note.txt
-echo 25 > temp.txt

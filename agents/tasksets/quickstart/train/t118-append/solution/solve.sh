@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-echo 55 >> draft.txt
-echo quick > config.txt

@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-echo stone > key.txt
-echo wheel > copy.txt

@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-echo violin >> config.txt
-echo cup > names.txt

@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-cat item.txt
-echo gentle > copy.txt

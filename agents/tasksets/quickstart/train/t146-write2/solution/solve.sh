@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-echo whale > copy.txt
-echo apple > file.txt

@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-echo smart > config.txt
-echo mountain > test.txt

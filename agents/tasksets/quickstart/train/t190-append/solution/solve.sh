@@ -1,5 +1,0 @@
-#!/bin/bash
-set -e
-cd /app
-echo station >> record.txt
-echo pencil > notes.txt
