@@ -143,7 +143,7 @@ WHERE c.engine_url <> '' AND c.role IN ('rollout', 'switching')
 """
 
 
-class Recorded(Enum):
+class CommitResult(Enum):
     """What became of a call that was to be committed."""
 
     DONE = "done"
@@ -288,17 +288,17 @@ class Store:
             found: list[Any] = await cursor.fetchall()
             return found
 
-    async def record(self, values: dict[str, Any], identity: Identity) -> Recorded:
+    async def commit(self, values: dict[str, Any], identity: Identity) -> CommitResult:
         """Commit an encoded call. Repeating it after a lost answer is harmless."""
         values = values | {"proxy": identity.id, "epoch": identity.epoch}
         while True:
             is_live, is_new, there = await self._one(_RECORD_AND_TELL if "events" in values else _RECORD, values)
             if is_new or (is_live and there == values["uid"]):
-                return Recorded.DONE
+                return CommitResult.DONE
             if not is_live:
-                return Recorded.REFUSED
+                return CommitResult.REFUSED
             if there is not None:
-                return Recorded.NUMBER_TAKEN
+                return CommitResult.NUMBER_TAKEN
             # The call in its place was committed while this statement ran: look again.
 
     async def revise(self, execution: int, attempt: int, roles: Mapping[int, str]) -> None:
