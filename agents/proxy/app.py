@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import orjson
 import psycopg
 
+from agents.core.bounds import storable
 from agents.proxy import bodies, dialects, memory, threads
 from agents.proxy.alarms import EngineAlarms
 from agents.proxy.answer import Answer
@@ -297,7 +298,7 @@ class ProxyApp:
     async def _resumed(self, session: Session, request: ModelRequest) -> ModelRequest:
         """A request that names the reply it follows, with all that was said before."""
         execution = session.execution
-        follows = request.follows.replace("\0", "")  # which no text in the database can hold
+        follows = storable(request.follows)
         rows = await self.services.store.thread(execution.id, execution.attempt, follows)
         if not rows:
             raise Refusal(
