@@ -10,6 +10,7 @@ from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 from django.db import connection, transaction
 
+from agents.eventlog import appending
 from agents.models import RunEvent
 
 log = logging.getLogger(__name__)
@@ -66,28 +67,17 @@ def record(run_id: int, kind: EventKind, payload: dict[str, Any] | None = None) 
     return record_all(run_id, [(kind, payload or {})])
 
 
-_RECORD = """
-WITH numbered AS (
-    UPDATE agents_run SET event_seq = event_seq + jsonb_array_length(%(events)s::jsonb),
-        finished = finished + %(finished)s
-    WHERE id = %(run)s RETURNING event_seq, event_seq - jsonb_array_length(%(events)s::jsonb) AS first
-), told AS (
-    INSERT INTO agents_runevent (run_id, seq, kind, payload, created_at)
-    SELECT %(run)s, n.first + e.ordinality, e.value ->> 0, e.value -> 1, statement_timestamp()
-    FROM numbered n, jsonb_array_elements(%(events)s::jsonb) WITH ORDINALITY e
-)
-SELECT event_seq FROM numbered
-"""
+_APPEND = f"WITH {appending('finished = finished + %(finished)s')} SELECT event_seq FROM numbered"
 
 
 def record_all(run_id: int, entries: Sequence[tuple[EventKind, dict[str, Any]]]) -> int:
     """Append several events at once, as `record` does for one. Returns the seq of the last."""
-    last = Told(run_id, entries).last()
+    last = Appended(run_id, entries).last_seq()
     transaction.on_commit(lambda: ring(run_id, last), robust=True)
     return last
 
 
-class Told:
+class Appended:
     """Events that are appended inside the caller's transaction, in one statement; reading their seq may wait for it.
 
     `finished` raises the run's count of finished executions by so many. No doorbell: the scheduler rings that of a live
@@ -96,10 +86,9 @@ class Told:
 
     def __init__(self, run_id: int, entries: Sequence[tuple[EventKind, dict[str, Any]]], finished: int = 0) -> None:
         self._cursor = connection.cursor()
-        self._cursor.execute(_RECORD, {"run": run_id, "events": json.dumps(entries), "finished": finished})
+        self._cursor.execute(_APPEND, {"run": run_id, "events": json.dumps(entries), "finished": finished})
 
-    def last(self) -> int:
-        """The seq of the last."""
+    def last_seq(self) -> int:
         return int(self._cursor.fetchone()[0])
 
 

@@ -6,9 +6,6 @@ from datetime import timedelta
 from django.db.models import Count, Q, QuerySet, Sum
 from django.db.models.functions import Now
 
-from agents.false_forks import FalseFork as FalseFork
-from agents.false_forks import FalseForks as FalseForks
-from agents.false_forks import false_forks as false_forks
 from agents.models import Execution, Group, Reassessment, Run
 
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from django.db.models import F
 
-from agents.core.fold import Folded, RecordedCall, fold
+from agents.core.fold import EncodedCall, Folded, fold
 from agents.models import Call, Execution
 
 
 @dataclass(frozen=True)
 class StoredCall:
-    recorded: RecordedCall
+    recorded: EncodedCall
     false_fork: bool
 
 
@@ -36,7 +36,7 @@ def calls_of(execution_ids: Collection[int]) -> dict[int, list[StoredCall]]:
     )
     found: dict[int, list[StoredCall]] = defaultdict(list)
     for execution, number, parent, prefix_tokens, tokens, versions, role, state, output_tokens, false_fork in rows:
-        call = RecordedCall(
+        call = EncodedCall(
             number,
             parent,
             prefix_tokens,

@@ -53,8 +53,8 @@ def finish_execution(execution_id: int, attempt: int, verdict: Verdict, end: Har
         raise
     except Exception as error:
         log.exception("the result of execution %s attempt %s cannot be written", execution_id, attempt)
-        told = str(error).partition("\n")[0]  # a database goes on with the whole row
-        reason = f"its result cannot be written: {type(error).__name__}: {told}"
+        why = str(error).partition("\n")[0]  # a database goes on with the whole row
+        reason = f"its result cannot be written: {type(error).__name__}: {why}"
         instead = Verdict(Status.UNRESOLVED, reason_code=Reason.RESULT_NOT_WRITTEN, reason=reason)
         return _finish(execution_id, attempt, instead, HarnessEnd(timeout=end.timeout), with_tree=False)
 
@@ -92,9 +92,9 @@ def _close_group(execution: Execution, *, trusts_counters: bool) -> None:
     if closing is not None and closing.event is not None:
         entries.append(closing.event)
     run, counts = execution.run, execution.group.kind == Group.Kind.TRAINING
-    told = events.Told(run.pk, entries, int(counts and (trusts_counters or run.finished < run.launched)))
+    appended = events.Appended(run.pk, entries, int(counts and (trusts_counters or run.finished < run.launched)))
     if closing is not None:
-        write_closing(closing, told.last() if closing.event else None)
+        write_closing(closing, appended.last_seq() if closing.event else None)
 
 
 def harness_end(execution: Execution) -> HarnessEnd:

@@ -57,8 +57,8 @@ def import_export(folder: Path, *, project: Project, name: str = "", progress: P
     try:
         return _write(folder, manifest, project, name, progress or (lambda done, total: None))
     except (DataError, IntegrityError, LookupError, TypeError, ValueError, OverflowError) as error:
-        told = str(error).partition("\n")[0]
-        raise BadExport(f"{folder} cannot be imported: {type(error).__name__}: {told}") from error
+        why = str(error).partition("\n")[0]
+        raise BadExport(f"{folder} cannot be imported: {type(error).__name__}: {why}") from error
 
 
 def _check(folder: Path, manifest: Row) -> None:

@@ -4,8 +4,7 @@ Layout: one byte for the schema, one little-endian uint32 per array for its leng
 32-bit items all first bytes, all second bytes, …; of booleans their bits. A plane is one byte that says how it is
 kept, and then one repeated byte, the bytes as they are, or a uint32 length and a zstd frame (level 1), whatever is
 shortest. Planes differ much (a log-probability's mantissa is noise, the highest byte of an id is nearly always zero),
-and short records would pay for one code table over all of them. Records of the older layout, one frame over everything,
-are still read: their schema byte lacks the bit `PLANES`.
+and short records would pay for one code table over all of them.
 
 Nothing here is pickled, and a decoder never allocates more than the header announces. No bytes at all stand for empty
 arrays.
@@ -30,8 +29,6 @@ Bools = NDArray[np.bool_]
 #: Largest array that `unpack` accepts, in items.
 MAX_ITEMS = 1 << 28
 
-#: Set in the schema byte of records whose planes stand one by one.
-PLANES = 0x80
 _REPEATED, _PLAIN, _ZSTD = 0, 1, 2
 _UINT32 = struct.Struct("<I")
 
@@ -50,8 +47,8 @@ class Schema:
     dtypes: tuple[str, ...]
 
 
-CALL = Schema(1, ("i4", "i4", "f4"))
-NODE = Schema(2, ("i4", "?", "f4", "i4", "i4"))
+CALL = Schema(0x81, ("i4", "i4", "f4"))
+NODE = Schema(0x82, ("i4", "?", "f4", "i4", "i4"))
 
 
 @dataclass(frozen=True)
@@ -131,7 +128,7 @@ def pack(schema: Schema, arrays: Sequence[NDArray[Any]]) -> bytes:
     """Encode 1-D arrays as a record of `schema`; `pack(s, unpack(s, b))` round-trips bit for bit, NaNs included."""
     if len(arrays) != len(schema.dtypes):
         raise ValueError(f"schema {schema.code} has {len(schema.dtypes)} arrays, got {len(arrays)}")
-    header = struct.pack(f"<B{len(arrays)}I", schema.code | PLANES, *(len(array) for array in arrays))
+    header = struct.pack(f"<B{len(arrays)}I", schema.code, *(len(array) for array in arrays))
     pieces = [header]
     for array, dtype in zip(arrays, schema.dtypes, strict=True):
         pieces += [_shut(plane) for plane in _to_planes(array, dtype) if plane]
@@ -144,13 +141,12 @@ def unpack(schema: Schema, data: bytes | memoryview) -> list[NDArray[Any]]:
         return [np.empty(0, dtype) for dtype in schema.dtypes]
     head = struct.Struct(f"<B{len(schema.dtypes)}I")
     view = memoryview(data)
-    if len(view) < head.size or view[0] & ~PLANES != schema.code:
+    if len(view) < head.size or view[0] != schema.code:
         raise CorruptTokens(f"not a record of schema {schema.code}")
-    code, *lengths = head.unpack(view[: head.size])
+    _, *lengths = head.unpack(view[: head.size])
     if max(lengths) > MAX_ITEMS:
         raise CorruptTokens(f"an array of {max(lengths)} items is over the limit of {MAX_ITEMS}")
-    rest = view[head.size :]
-    body = _open_planes(rest, schema, lengths) if code & PLANES else _open_frame(rest, schema, lengths)
+    body = _open_planes(view[head.size :], schema, lengths)
     arrays, start = [], 0
     for length, dtype in zip(lengths, schema.dtypes, strict=True):
         size = _size(length, dtype)
@@ -169,16 +165,6 @@ def _open_planes(rest: memoryview, schema: Schema, lengths: Sequence[int]) -> by
     if at != len(rest):
         raise CorruptTokens("the record goes on after its last plane")
     return b"".join(planes)
-
-
-def _open_frame(rest: memoryview, schema: Schema, lengths: Sequence[int]) -> bytes:
-    total = sum(_size(length, dtype) for length, dtype in zip(lengths, schema.dtypes, strict=True))
-    try:
-        if zstandard.frame_content_size(rest) != total:
-            raise CorruptTokens("the frame does not hold what the header announces")
-        return _decompressor().decompress(rest, allow_extra_data=False) if total else b""
-    except zstandard.ZstdError as error:
-        raise CorruptTokens(str(error)) from error
 
 
 def _shut(plane: bytes) -> bytes:

@@ -17,7 +17,7 @@ from agents.core.tree import Output, Tree
 
 
 @dataclass(frozen=True)
-class RecordedCall:
+class EncodedCall:
     """A call as the proxy wrote it. `versions`: [[version, start, end], …] over the output ids."""
 
     number: int
@@ -39,7 +39,7 @@ class Folded:
     unusable: dict[int, str]
 
 
-def fold(calls: Iterable[RecordedCall]) -> Folded:
+def fold(calls: Iterable[EncodedCall]) -> Folded:
     """Fold one attempt's calls, in order of their numbers."""
     tree, facts, unusable = Tree(), dict[int, CallFacts](), dict[int, str]()
     for call in sorted(calls, key=lambda call: call.number):

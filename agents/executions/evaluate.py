@@ -9,6 +9,7 @@ from django.db import InterfaceError, OperationalError
 
 from agents.actions.finish_execution import finish_execution
 from agents.config import RunConfig
+from agents.core.bounds import storable
 from agents.core.outcome import Reason, Status, Verdict
 from agents.executions import disk, leases
 from agents.executions.heartbeat import Hold
@@ -97,4 +98,4 @@ def evaluation_of(config: RunConfig) -> Evaluation:
 
 
 def _crashed(reason: str) -> Verdict:
-    return Verdict(Status.UNRESOLVED, reason_code=Reason.EVALUATOR_CRASHED, reason=reason.replace("\0", "�")[:2000])
+    return Verdict(Status.UNRESOLVED, reason_code=Reason.EVALUATOR_CRASHED, reason=storable(reason)[:2000])

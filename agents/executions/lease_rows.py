@@ -27,7 +27,7 @@ WITH free AS (
 ), counted AS (
     UPDATE agents_run r SET launched = r.launched + launched.num_new, event_seq = r.event_seq + launched.num
     FROM launched WHERE r.id = launched.run_id RETURNING r.id, r.event_seq - launched.num AS seq
-), told AS (
+), logged AS (
     INSERT INTO agents_runevent (run_id, seq, kind, payload, created_at)
     SELECT l.run_id, c.seq + row_number() OVER (PARTITION BY l.run_id ORDER BY l.place), 'execution_launched',
         jsonb_build_object('execution', l.id, 'group', l.group_id, 'attempt', l.attempt), statement_timestamp()

@@ -19,6 +19,7 @@ from django.db.models.functions import Now
 
 from agents.actions.reassess_execution import fail_reassessment, finish_reassessment
 from agents.config import parse
+from agents.core.bounds import storable
 from agents.executions import disk
 from agents.executions.evaluate import evaluation_of
 from agents.executions.leases import brief_connection, persistently
@@ -91,7 +92,7 @@ def _retry(wish: Reassessment) -> bool:
 
 
 def _fail(wish: Reassessment, error: str) -> None:
-    persistently(lambda: fail_reassessment(wish.pk, error.replace("\0", "\ufffd")[:2000]))
+    persistently(lambda: fail_reassessment(wish.pk, storable(error)[:2000]))
 
 
 def _lease(owner: str) -> Reassessment | None:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from django.db import InterfaceError, OperationalError
 
-from agents.actions.finish_execution import finish_execution, storable
+from agents.actions.finish_execution import finish_execution
+from agents.core.bounds import storable
 from agents.core.outcome import HarnessEnd, Reason, Status, Verdict
 from agents.executions import disk, leases, pauses
 from agents.executions.evaluate import evaluate_leased, is_short
@@ -213,7 +214,7 @@ def _unresolved(worker: Worker, hold: Hold, code: Reason, reason: str) -> None:
     shutil.rmtree(worker.place(lease.run_id, lease.execution_id, lease.attempt), ignore_errors=True)
     if hold.lost.is_set():
         return
-    verdict = Verdict(Status.UNRESOLVED, reason_code=code, reason=reason.replace("\0", "\ufffd")[:2000])
+    verdict = Verdict(Status.UNRESOLVED, reason_code=code, reason=storable(reason)[:2000])
     leases.persistently(lambda: finish_execution(lease.execution_id, lease.attempt, verdict, HarnessEnd()))
 
 

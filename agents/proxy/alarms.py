@@ -9,8 +9,8 @@ import asyncio
 import logging
 from dataclasses import dataclass, field
 
-from agents.proxy.recorder import DATABASE_GONE
 from agents.proxy.router import Router
+from agents.proxy.spool import DATABASE_GONE
 from agents.proxy.store import CellRow, Store
 
 log = logging.getLogger(__name__)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from agents.proxy.call import INTERNAL_ERROR, LiveCall
+from agents.proxy.call import INTERNAL_ERROR
 from agents.proxy.dialects.base import MODEL, Dialect, Head
 from agents.proxy.http import EVENTS, Receive, Refusal, Send, refuse, respond
+from agents.proxy.live import LiveCall
 from agents.proxy.replies import Failure, Finish
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class Answer:
             call.acknowledged = not self._gone
         except Exception:
             # The call is on record; its client hears that it must not wait for more.
-            log.exception("the answer to call %s of execution %s broke", call.number, call.session.execution.id)
+            log.exception("the answer to call %s of execution %s broke", call.number, call.execution.id)
             await self._break_off(Failure("engine", INTERNAL_ERROR))
         finally:
             call.leave(reader)

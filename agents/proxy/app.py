@@ -16,25 +16,27 @@ from typing import Any, TypeVar
 import orjson
 import psycopg
 
+from agents.core.bounds import storable
 from agents.proxy import bodies, dialects, memory, threads
 from agents.proxy.alarms import EngineAlarms
 from agents.proxy.answer import Answer
 from agents.proxy.budget import TooLong
-from agents.proxy.call import INTERNAL_ERROR, LiveCall, Services
+from agents.proxy.call import INTERNAL_ERROR, CallTask, Services
 from agents.proxy.canonical import BadRequest, ModelRequest, Sampling
 from agents.proxy.dialects import models
 from agents.proxy.dialects.base import Dialect
 from agents.proxy.encodings import codings
 from agents.proxy.engine import CONTEXT_MARGIN_TOKENS, FIRST_TOKEN_S, IDLE_S, EngineClient
 from agents.proxy.forward import Elsewhere, Peers
+from agents.proxy.history import Prepared, unplaced
 from agents.proxy.http import Receive, Refusal, Scope, Send, decoded, read_body, refuse, respond, too_long
+from agents.proxy.live import LiveCall
 from agents.proxy.ownership import Identity, Ownership
-from agents.proxy.record import Prepared, unplaced
-from agents.proxy.recorder import DATABASE_GONE, RECORD_WITHIN_S, Recorder
 from agents.proxy.registry import Sessions
 from agents.proxy.room import SMALL_BYTES, Intake
 from agents.proxy.router import Router
 from agents.proxy.session import Session
+from agents.proxy.spool import DATABASE_GONE, RECORD_WITHIN_S, Spool
 from agents.proxy.store import CONNECTION_WITHIN_S, Store
 from agents.proxy.tokenizer import TOKENISED
 from agents.room import Gauge, Level
@@ -99,7 +101,7 @@ class ProxyApp:
         router = Router()
         self.services = Services(
             store,
-            Recorder(store, self.record_within_s, gauge=gauge),
+            Spool(store, self.record_within_s, gauge=gauge),
             router,
             EngineClient(),
             identity,
@@ -179,7 +181,7 @@ class ProxyApp:
         except ConnectionResetError:
             return None
         except Exception as error:
-            raw, cause = (error.raw, error.__cause__) if isinstance(error, _Broken) else (b"", error)
+            raw, cause = (error.raw, error.why) if isinstance(error, _Broken) else (b"", error)
             log.error("%s %s broke the proxy", method, route, exc_info=cause)
             return await self._break_off(send, dialect, session, raw, cause)
 
@@ -206,7 +208,7 @@ class ProxyApp:
             except (Refusal, ConnectionResetError, *DATABASE_GONE):
                 raise
             except Exception as error:
-                raise _Broken(raw) from error
+                raise _Broken(raw, error) from error
             finally:
                 if len(raw) > SMALL_BYTES:
                     self._has_freed.set()
@@ -224,8 +226,8 @@ class ProxyApp:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.admit_within_s
         while True:
-            if self.services.recorder.is_full:
-                raise _unavailable(self.services.recorder.lack)
+            if self.services.spool.is_full:
+                raise _unavailable(self.services.spool.lack)
             try:
                 return await ask()
             except DATABASE_GONE:
@@ -239,25 +241,42 @@ class ProxyApp:
         if prepared is None:
             request = await self._resumed(session, request)
             prepared = await self._offload(_rendered, session, dialect, request, headers)
-        joined = session.retried(request_hash, headers, prepared)
+        joined = session.live.retried(request_hash, headers, prepared)
         if joined is not None and joined.request.dialect == dialect.name:
             return joined
         room = session.context_tokens - CONTEXT_MARGIN_TOKENS - len(prepared.input_ids)
         if room < 1:
             raise too_long(dialect, request, len(prepared.input_ids), session.context_tokens)
-        call = LiveCall(
-            self.services,
-            session,
-            request,
-            request_hash,
-            raw,
-            prepared,
-            dialect.tool_id_prefix,
-            min(room, session.config.max_new_tokens, request.sampling.max_tokens or room),
-        )
+        max_new_tokens = min(room, session.config.max_new_tokens, request.sampling.max_tokens or room)
+        call = self._task(session, dialect, request, request_hash, raw, prepared, max_new_tokens=max_new_tokens)
         session.open(call)
         self._spawn(call.run())
         return call
+
+    def _task(
+        self,
+        session: Session,
+        dialect: Dialect,
+        request: ModelRequest,
+        request_hash: str,
+        raw: bytes,
+        prepared: Prepared,
+        *,
+        max_new_tokens: int = 0,
+        **fields: Any,
+    ) -> CallTask:
+        return CallTask(
+            services=self.services,
+            session=session,
+            execution=session.execution,
+            request=request,
+            request_hash=request_hash,
+            raw_request=raw,
+            prepared=prepared,
+            tool_id_prefix=dialect.tool_id_prefix,
+            max_new_tokens=max_new_tokens,
+            **fields,
+        )
 
     async def _break_off(
         self, send: Send, dialect: Dialect, session: Session | None, raw: bytes, error: Exception
@@ -267,7 +286,7 @@ class ProxyApp:
         if session is not None and raw:
             request = ModelRequest(dialect.name, [], [], Sampling(), False)
             digest = hashlib.sha256(raw).hexdigest()
-            call = LiveCall(self.services, session, request, digest, raw, unplaced(), dialect.tool_id_prefix, 0, id=id)
+            call = self._task(session, dialect, request, digest, raw, unplaced(), id=id)
             call.number = session.take_number()
             try:
                 await call.give_up(f"the request broke the recording proxy: {type(error).__name__}: {error}")
@@ -278,7 +297,7 @@ class ProxyApp:
     async def _resumed(self, session: Session, request: ModelRequest) -> ModelRequest:
         """A request that names the reply it follows, with all that was said before."""
         execution = session.execution
-        follows = request.follows.replace("\0", "")  # which no text in the database can hold
+        follows = storable(request.follows)
         rows = await self.services.store.thread(execution.id, execution.attempt, follows)
         if not rows:
             raise Refusal(
@@ -290,7 +309,7 @@ class ProxyApp:
     async def _count(self, session: Session, dialect: Dialect, raw: bytes) -> bytes:
         """Record a request that asks for its length, and answer it."""
         request, request_hash, prepared = await self._offload(_count, session, dialect, raw)
-        call = LiveCall(self.services, session, request, request_hash, raw, prepared, dialect.tool_id_prefix, 0)
+        call = self._task(session, dialect, request, request_hash, raw, prepared)
         call.number = session.take_number()
         if not await call.count():
             raise Refusal("dead_key", "this execution has ended or was started again")
@@ -306,7 +325,7 @@ class ProxyApp:
 
     def figures(self) -> dict[str, Any]:
         """What is going on. `tokens` are the unique ones of the sessions in memory, `bytes` what holds them."""
-        recorder, router = self.services.recorder, self.services.router
+        spool, router = self.services.spool, self.services.router
         tokens, num_bytes = self.sessions.size()
         return {
             "epoch": self.services.identity.epoch,
@@ -314,7 +333,7 @@ class ProxyApp:
             "sessions": len(self.sessions),
             "calls": sum(router.num_calls.values()),
             "waiting": router.num_waiting,
-            "spooled": recorder.num_spooled,
+            "spooled": spool.num_spooled,
             "tokenised": TOKENISED.count,
             "tokens": tokens,
             "bytes": num_bytes,
@@ -383,11 +402,11 @@ class ProxyApp:
 
 
 class _Broken(Exception):
-    """A request broke the proxy before it became a call; its body, unpacked. The cause says why."""
+    """A request broke the proxy before it became a call; its body, unpacked, and why."""
 
-    def __init__(self, raw: bytes) -> None:
+    def __init__(self, raw: bytes, why: Exception) -> None:
         super().__init__()
-        self.raw = raw
+        self.raw, self.why = raw, why
 
 
 def _unavailable(why: str = "") -> Refusal:

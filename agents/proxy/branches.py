@@ -26,7 +26,7 @@ from agents.core.codec import Int32s
 from agents.core.tree import common_prefix
 from agents.proxy import canonical
 from agents.proxy.canonical import Message
-from agents.proxy.matching import Match, RecordedCall
+from agents.proxy.matching import Match, PriorCall
 
 #: Reasons for which a request may leave recorded tokens although it keeps an assistant turn of its conversation.
 TRUE_BRANCHES = frozenset({"compaction", "fork", "resume", "dropped-answer", "kept-round"})
@@ -36,22 +36,22 @@ EDITED = "edited-reply"
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class ConversationState:
     """What is known of a request's conversation before it; `last` and `summary` are the newest calls of either kind."""
 
     is_new: bool
-    last: RecordedCall | None = None
+    last: PriorCall | None = None
     #: A call that compacted it and that no call has followed yet.
-    summary: RecordedCall | None = None
+    summary: PriorCall | None = None
     #: The call that compacted it, where `last` was the first to follow.
-    followed: RecordedCall | None = None
+    followed: PriorCall | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Departure:
     """A kept turn whose recorded tokens a request does not begin with; they agree up to `position`."""
 
-    call: RecordedCall
+    call: PriorCall
     position: int
     recorded_ids: tuple[int, ...]
     given_ids: tuple[int, ...]
@@ -78,7 +78,7 @@ def branch(
     messages: list[Message],
     conversation: str,
     role: str,
-    history: History,
+    state: ConversationState,
     input_ids: Int32s,
     prefix_tokens: int,
     start: int,
@@ -89,7 +89,7 @@ def branch(
     that begins here. The request's input begins with `prefix_tokens` of the parent's path; from message `start` on its
     turns stand in it anew.
     """
-    why, gone = _reason(match, messages, role, history)
+    why, gone = _reason(match, messages, role, state)
     left = departure(match, conversation, input_ids, prefix_tokens, start)
     if left is None and why in ("", EDITED, "dropped-answer"):
         kept = [call for call in gone if _is_kept_otherwise(call, match, messages)]
@@ -102,12 +102,14 @@ def branch(
     return UNEXPLAINED, left
 
 
-def _reason(match: Match, messages: list[Message], role: str, history: History) -> tuple[str, frozenset[RecordedCall]]:
+def _reason(
+    match: Match, messages: list[Message], role: str, state: ConversationState
+) -> tuple[str, frozenset[PriorCall]]:
     """A reason, and the turns whose absence is the reason (none where it is another one)."""
-    last, parent, none = history.last, match.parent, frozenset[RecordedCall]()
-    if history.is_new:
+    last, parent, none = state.last, match.parent, frozenset[PriorCall]()
+    if state.is_new:
         return "fork" if match.recognised else "", none
-    if parent is not None and match.after == "reply" and parent in (last, history.summary):
+    if parent is not None and match.after == "reply" and parent in (last, state.summary):
         return "", none
     if parent is not None and match.after == "prompt" and match.start == len(messages):
         return "", none
@@ -116,19 +118,19 @@ def _reason(match: Match, messages: list[Message], role: str, history: History) 
     if any(turn.continuations and turn.at >= match.start for turn in match.turns):
         return "kept-round", none
     if last is None:
-        return "compaction" if history.summary is not None else "", none
+        return "compaction" if state.summary is not None else "", none
     held = {call for _, call in match.recognised if not call.role.endswith("-summary")}
     before = [call for call in [last, *last.turns()] if not call.role.endswith("-summary")]
     gone = frozenset(call for call in before if call not in held)
-    if history.summary is not None and _carries(messages, history.summary):
+    if state.summary is not None and _carries(messages, state.summary):
         return "kept-round" if held else "compaction", none
-    if not gone and history.followed is not None and _carries(messages, history.followed):
+    if not gone and state.followed is not None and _carries(messages, state.followed):
         return "compaction", none
     if not gone and _is_cleared(messages[match.start :]):
         return "compaction", none
     if not gone:
         return "resume" if _is_resumed(match, messages, last) else "", none
-    if history.summary is not None:
+    if state.summary is not None:
         return "kept-round" if held else "compaction", gone
     if gone == {last} or all(_is_invisible(call.reply) for call in gone):
         return _of_dropped(match, messages), gone
@@ -159,7 +161,7 @@ def departure(match: Match, conversation: str, input_ids: Int32s, prefix_tokens:
     return None
 
 
-def _left(call: RecordedCall, input_ids: Int32s) -> Departure | None:
+def _left(call: PriorCall, input_ids: Int32s) -> Departure | None:
     """Where the input leaves a call's path; None when it begins with all of it."""
     path = call.path(call.path_tokens)
     same = common_prefix(path, input_ids)
@@ -169,7 +171,7 @@ def _left(call: RecordedCall, input_ids: Int32s) -> Departure | None:
     return Departure(call, same, tuple(path[shown].tolist()), tuple(input_ids[shown].tolist()))
 
 
-def _is_kept_otherwise(call: RecordedCall, match: Match, messages: list[Message]) -> bool:
+def _is_kept_otherwise(call: PriorCall, match: Match, messages: list[Message]) -> bool:
     """Whether an answer that seems to be gone stands in the request all the same, inside a turn that was not
     recognised: its harness kept it, so its tokens should have stayed."""
     known = {turn.at for turn in match.turns}
@@ -183,9 +185,9 @@ def _holds(text: str, reply: str) -> bool:
     return bool(said) and said in held and (len(said) >= _TELLING_CHARS or 2 * len(said) >= len(held))
 
 
-def _held(parent: RecordedCall | None, prefix_tokens: int) -> set[RecordedCall]:
+def _held(parent: PriorCall | None, prefix_tokens: int) -> set[PriorCall]:
     """Calls whose whole path an input begins with that takes the first `prefix_tokens` of `parent`'s."""
-    found: set[RecordedCall] = set()
+    found: set[PriorCall] = set()
     limit = prefix_tokens
     for call in parent.ancestors() if parent is not None else ():
         if limit >= call.path_tokens:
@@ -218,7 +220,7 @@ def _is_cleared(messages: list[Message]) -> bool:
     return False
 
 
-def _carries(messages: list[Message], summary: RecordedCall) -> bool:
+def _carries(messages: list[Message], summary: PriorCall) -> bool:
     """Whether a summary stands in a conversation's first messages in place of what it sums up."""
     said = summary.reply["content"]
     return any(quotes(m["content"], said) for m in messages[:_OPENING] if m["role"] in ("user", "assistant"))
@@ -228,7 +230,7 @@ def _is_invisible(reply: Message) -> bool:
     return not reply["content"].strip() and not reply.get("tool_calls")
 
 
-def _is_resumed(match: Match, messages: list[Message], last: RecordedCall) -> bool:
+def _is_resumed(match: Match, messages: list[Message], last: PriorCall) -> bool:
     """The last answer was final, all up to it was said before, and a user's message follows it."""
     at = next((at for at, call in reversed(match.recognised) if call is last), None)
     if at is None or canonical.tool_call_ids(last.reply) or match.spoken_keys[at] != last.spoken_full_key:

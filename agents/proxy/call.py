@@ -11,14 +11,13 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from agents.proxy import finished
 from agents.proxy.alarms import EngineAlarms
 from agents.proxy.archive import compressed
-from agents.proxy.canonical import ModelRequest
 from agents.proxy.engine import (
     FIRST_TOKEN_S,
     IDLE_S,
@@ -31,14 +30,15 @@ from agents.proxy.engine import (
     payload,
     stop_reason,
 )
+from agents.proxy.finished import FinishedCall
+from agents.proxy.live import LiveCall
 from agents.proxy.ownership import Identity
 from agents.proxy.parsing import ReplyParser
-from agents.proxy.record import Prepared
-from agents.proxy.recorder import DATABASE_GONE, NotRecorded, Recorder
 from agents.proxy.replies import BROKEN, COUNTED, Event, Failure, Finish
 from agents.proxy.router import Router
 from agents.proxy.session import Session
-from agents.proxy.store import CellRow, Recorded, Store
+from agents.proxy.spool import DATABASE_GONE, NotCommitted, Spool
+from agents.proxy.store import CellRow, CommitResult, Store
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Services:
     """What calls share. `offload` runs a function in a worker thread."""
 
     store: Store
-    recorder: Recorder
+    spool: Spool
     router: Router
     engines: EngineClient
     identity: Identity
@@ -69,26 +69,17 @@ class Services:
     idle_s: float = IDLE_S
 
 
-@dataclass(slots=True, eq=False)
-class LiveCall:
+@dataclass(slots=True, eq=False, kw_only=True)
+class CallTask(LiveCall):
+    """Samples and records a call. Its services and its session outlive it."""
+
     services: Services
     session: Session
-    request: ModelRequest
-    request_hash: str
     raw_request: bytes
-    prepared: Prepared
     tool_id_prefix: str
     max_new_tokens: int
-    number: int = -1
-    id: str = field(default_factory=lambda: secrets.token_hex(16))
-    created: float = field(default_factory=time.time)
     started: float = field(default_factory=time.monotonic)
-    events: list[Event] = field(default_factory=list)
-    is_done: bool = False
-    acknowledged: bool = False
     sampled: Sampled = field(default_factory=Sampled)
-    parser: ReplyParser = field(init=False)
-    input_tokens: int = field(init=False)
     num_messages: int = field(init=False)
     #: The raw request, compressed; empty while it is small.
     archived: bytes = b""
@@ -97,9 +88,6 @@ class LiveCall:
     cell_index: int | None = None
     #: [cell index, tokens sampled so far, why]: the engines that it left.
     moves: list[list[Any]] = field(default_factory=list)
-    _readers: list[asyncio.Event] = field(default_factory=list)
-    _abandoned: str = ""
-    _leave_engine: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
         self.parser = ReplyParser(
@@ -113,44 +101,19 @@ class LiveCall:
         self.num_messages = len(self.request.messages)
         self.request = replace(self.request, messages=[])
 
-    @property
-    def has_failed(self) -> bool:
-        return bool(self.events) and isinstance(self.events[-1], Failure)
-
-    def join(self) -> asyncio.Event:
-        """Be woken at every new event, and at the end."""
-        reader = asyncio.Event()
-        self._readers.append(reader)
-        return reader
-
-    def leave(self, reader: asyncio.Event) -> None:
-        if reader in self._readers:
-            self._readers.remove(reader)
-            self._shrink()
-
-    @property
-    def has_client(self) -> bool:
-        return bool(self._readers)
-
-    def abandon(self, why: str) -> None:
-        """Stop sampling: nobody will ever read on. What was sampled is recorded with the reason."""
-        self._abandoned = why
-        if self._leave_engine is not None:
-            self._leave_engine()
-
     async def run(self) -> None:
         """To the end; the last event is Finish or Failure."""
         try:
             last = await self._run()
-        except NotRecorded as error:
-            log.error("call %s of execution %s is lost: %s", self.number, self.session.execution.id, error)
+        except NotCommitted as error:
+            log.error("call %s of execution %s is lost: %s", self.number, self.execution.id, error)
             last = Failure("unavailable", "the recording database does not answer; this call was not recorded")
         except Exception as error:
-            log.exception("call %s of execution %s broke", self.number, self.session.execution.id)
+            log.exception("call %s of execution %s broke", self.number, self.execution.id)
             last = await self._salvage(error)
         finally:
             self.is_done = True
-            self.session.close(self)
+            self.session.live.close()
         self._publish([last])
         self._shrink()
 
@@ -158,9 +121,9 @@ class LiveCall:
         """Keep what was sampled, whatever broke: quarantined, for nothing of it may be trained."""
         try:
             why = f"the recording proxy broke: {type(broken).__name__}: {broken}"
-            await self._commit(await self.services.offload(finished.salvaged_row, self, why))
+            await self._commit(await self.services.offload(self._finished().salvaged_row, why))
         except Exception:
-            log.exception("call %s of execution %s is lost", self.number, self.session.execution.id)
+            log.exception("call %s of execution %s is lost", self.number, self.execution.id)
         return Failure("engine", INTERNAL_ERROR)
 
     async def _run(self) -> Event:
@@ -170,7 +133,7 @@ class LiveCall:
         try:
             finish = await self._sample()
         except EngineRefused as refusal:
-            log.warning("call %s of execution %s: %s", self.number, self.session.execution.id, refusal)
+            log.warning("call %s of execution %s: %s", self.number, self.execution.id, refusal)
             await self._record(None, str(refusal))
             return Failure("engine", "the engine refused the request")
         if finish is None:
@@ -221,7 +184,7 @@ class LiveCall:
                 return {"type": "length", "length": len(sampled.ids)}
             if self._abandoned or (not sampled.ids and not self._readers):
                 return None
-            log.warning("call %s of execution %s moves on: %s", self.number, session.execution.id, why)
+            log.warning("call %s of execution %s moves on: %s", self.number, self.execution.id, why)
             if sampled.ids or not self.moves:
                 self.moves.append([cell.index, len(sampled.ids), why[:200]])
             backoff_s = 0.05 if len(sampled.ids) > before else min(2 * backoff_s, 2.0)
@@ -238,7 +201,7 @@ class LiveCall:
         session.sticky_cell, self.cell_index = cell.id, cell.index
         left = self.max_new_tokens - len(sampled.ids)
         stream = self.request.stream or left > WHOLE_REPLY_TOKENS
-        rid = f"{secrets.token_hex(8)}-{session.execution.id}-{session.execution.attempt}-{self.number}"
+        rid = f"{secrets.token_hex(8)}-{self.execution.id}-{self.execution.attempt}-{self.number}"
         body = await self._body(cell, rid, left, stream)
         first_s = services.first_token_s + (0 if stream else services.idle_s)
         silence_s, idle_s = session.patience(first_s, not stream), session.patience(services.idle_s)
@@ -300,7 +263,7 @@ class LiveCall:
             return payload(
                 ids,
                 rid=rid,
-                extra_key=f"{self.session.execution.run_id}:{cell.weight_version}:{cell.weight_hash}",
+                extra_key=f"{self.execution.run_id}:{cell.weight_version}:{cell.weight_hash}",
                 sampling_params=self.sampling_params(left),
                 stream=stream,
             )
@@ -315,7 +278,7 @@ class LiveCall:
         session = self.session
         params: dict[str, Any] = {
             "max_new_tokens": max_new_tokens,
-            "temperature": 0.0 if session.execution.is_evaluation else session.config.temperature,
+            "temperature": 0.0 if self.execution.is_evaluation else session.config.temperature,
             "top_p": 1.0,
             "stop_token_ids": list(session.rendering.stop_ids),
             "skip_special_tokens": False,
@@ -330,7 +293,7 @@ class LiveCall:
         None when the client has left meanwhile and nobody else waits.
         """
         session, router = self.session, self.services.router
-        execution = session.execution
+        execution = self.execution
         waiter = router.enter(
             execution.run_id, execution.evaluation, execution.id, session.config.max_calls_per_cell, session.sticky_cell
         )
@@ -343,7 +306,7 @@ class LiveCall:
             while not waiter.cell.done():
                 await asyncio.wait([waiter.cell], timeout=HELD_REPORT_S)
                 # One of an execution's held calls speaks for all of them.
-                if waiter.cell.done() or session.held.untold(loop.time()) > 0.9 * HELD_REPORT_S:
+                if waiter.cell.done() or session.held.unreported(loop.time()) > 0.9 * HELD_REPORT_S:
                     await self._report_held(session.held.take(loop.time()))
                 last_read = loop.time() if self._readers else last_read
                 if self._abandoned or loop.time() - last_read > HELD_WITHOUT_CLIENT_S:
@@ -358,20 +321,15 @@ class LiveCall:
         return waiter.cell.result()
 
     async def _report_held(self, held_s: float) -> None:
-        execution = self.session.execution
+        execution = self.execution
         try:
             if not await self.services.store.add_held(execution.id, execution.attempt, held_s):
                 raise EngineRefused("the execution ended while its call waited for an engine")
         except DATABASE_GONE as error:
             log.warning("held time of execution %s is not written: %s", execution.id, error)
 
-    def _publish(self, events: list[Any]) -> None:
-        self.events.extend(events)
-        for reader in self._readers:
-            reader.set()
-
     async def _record(self, end: Finish | None, error: str) -> bool:
-        """Commit the call; False when its attempt has ended meanwhile. Raises NotRecorded."""
+        """Commit the call; False when its attempt has ended meanwhile. Raises NotCommitted."""
         services, session = self.services, self.session
         if end is None:
             state = "failed"
@@ -381,13 +339,13 @@ class LiveCall:
             state = "complete" if self._readers else "truncated"
         if not await self._keep(end, error, state):
             return False
-        session.record(await services.offload(finished.recorded_call, self))
+        session.add(await services.offload(self._finished().prior_call))
         if revised := session.take_revisions():
             try:
-                await services.store.revise(session.execution.id, session.execution.attempt, revised)
+                await services.store.revise(self.execution.id, self.execution.attempt, revised)
             except DATABASE_GONE as failure:
                 session.return_revisions(revised)
-                log.warning("roles of execution %s are not revised yet: %s", session.execution.id, failure)
+                log.warning("roles of execution %s are not revised yet: %s", self.execution.id, failure)
         return True
 
     async def count(self) -> bool:
@@ -399,21 +357,39 @@ class LiveCall:
         await self._keep(Finish(BROKEN, 0), why, "failed")
 
     async def _keep(self, end: Finish | None, error: str, state: str) -> bool:
-        return await self._commit(await self.services.offload(finished.encoded_row, self, end, error, state))
+        return await self._commit(await self.services.offload(self._finished().encoded_row, end, error, state))
 
     async def _commit(self, values: dict[str, Any]) -> bool:
         """False when the attempt has ended. Another call that has this number, of a proxy before us, keeps it."""
         services = self.services
-        while (outcome := await services.recorder.record(values, services.identity)) is Recorded.NUMBER_TAKEN:
+        while (outcome := await services.spool.commit(values, services.identity)) is CommitResult.NUMBER_TAKEN:
             self.number = values["number"] = self.session.take_number()
-        return outcome is Recorded.DONE
+        return outcome is CommitResult.DONE
+
+    def _finished(self) -> FinishedCall:
+        return FinishedCall(
+            session=self.session,
+            prepared=self.prepared,
+            request=self.request,
+            request_hash=self.request_hash,
+            raw_request=self.raw_request,
+            archived=self.archived,
+            uid=self.id,
+            number=self.number,
+            num_messages=self.num_messages,
+            sampling=self.sampling_params(self.max_new_tokens),
+            sampled=self.sampled,
+            reply=self.parser.reply,
+            moves=self.moves,
+            cell_index=self.cell_index,
+            started_at=datetime.fromtimestamp(self.created, UTC),
+            first_token_s=self.first_token_s,
+            duration_s=time.monotonic() - self.started,
+            held_s=self.held_s,
+        )
 
     def _shrink(self) -> None:
-        """Once a call is over and nobody reads it, only what answers a retry is kept."""
-        if not self.is_done or self._readers:
-            return
-        if not self.has_failed and len(self.events) > 1:
-            self.events[:] = [*self.parser.reply.pieces(), self.events[-1]]
-        self.raw_request = self.archived = b""
-        self.prepared = self.prepared.without_tokens()
-        self.sampled = Sampled()
+        LiveCall._shrink(self)
+        if self.is_done and not self._readers:
+            self.raw_request = self.archived = b""
+            self.sampled = Sampled()

@@ -18,10 +18,10 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agents.proxy.branches import History, quotes
+from agents.proxy.branches import ConversationState, quotes
 from agents.proxy.canonical import Message, ModelRequest
 from agents.proxy.evidence import QUOTE_CHARS, Asked, gives, hires, jobs_of, lines_of, tasks
-from agents.proxy.matching import Match, RecordedCall
+from agents.proxy.matching import Match, PriorCall
 from agents.proxy.profiles.base import AUXILIARY, MAIN, SUB_AGENT, SUMMARY_SUFFIX, Profile, family, features
 
 #: How many auxiliary calls are remembered in case one proves to have compacted a conversation.
@@ -49,10 +49,10 @@ class Conversation:
     #: Tools and system prompts that its requests began with.
     openings: set[bytes] = field(default_factory=set)
     #: The newest recorded calls: of the conversation itself, and one that compacted it and that none has followed yet.
-    last: RecordedCall | None = None
-    summary: RecordedCall | None = None
+    last: PriorCall | None = None
+    summary: PriorCall | None = None
     #: The call that compacted it, as long as only one other has followed.
-    followed: RecordedCall | None = None
+    followed: PriorCall | None = None
 
     @property
     def task(self) -> str:
@@ -72,7 +72,7 @@ class Conversation:
             self.summary is not None and any(quotes(text, self.summary.reply["content"]) for text in asked.texts)
         )
 
-    def unmarked_summary(self, asked: Asked) -> RecordedCall | None:
+    def unmarked_summary(self, asked: Asked) -> PriorCall | None:
         """Its last call, if a request carries that call's final answer in place of all that was before it."""
         last = self.last
         if last is None or self.summary is not None or last.reply.get("tool_calls"):
@@ -105,7 +105,7 @@ class Place:
     is_thin: bool = False
     spoken: bytes = b""
     #: An earlier call that was taken for auxiliary and turns out to have compacted this conversation.
-    found_summary: RecordedCall | None = None
+    found_summary: PriorCall | None = None
     #: Earlier calls whose role turns out to be another: call number -> role.
     revisions: Mapping[int, str] = field(default_factory=dict)
 
@@ -116,13 +116,13 @@ class Place:
             return AUXILIARY
         return "" if self.conversation is None else self.conversation.name
 
-    def history(self) -> History:
+    def state(self) -> ConversationState:
         talk = self.conversation
         if talk is None:
-            return History(True)
+            return ConversationState(True)
         is_revised = talk.last is not None and self.revisions.get(talk.last.number, "").endswith(SUMMARY_SUFFIX)
         summary = self.found_summary or (talk.last if is_revised else talk.summary)
-        return History(False, talk.last, summary, talk.followed)
+        return ConversationState(False, talk.last, summary, talk.followed)
 
 
 class Conversations:
@@ -134,11 +134,11 @@ class Conversations:
         self._by_key: dict[str, Conversation] = {}
         self._by_name: dict[str, Conversation] = {}
         self._of_call: dict[int, Conversation] = {}
-        self._recorded: dict[int, RecordedCall] = {}
+        self._recorded: dict[int, PriorCall] = {}
         #: Texts that tool calls handed to somebody.
         self._jobs: dict[str, Conversation | None] = {}
         #: The newest auxiliary calls that said something long.
-        self._loose: deque[RecordedCall] = deque(maxlen=_LOOSE)
+        self._loose: deque[PriorCall] = deque(maxlen=_LOOSE)
         #: Calls that were only guessed to compact.
         self._guessed: set[int] = set()
         #: Calls whose role turned out to be another than `place` said: call number -> role.
@@ -288,7 +288,7 @@ class Conversations:
         calls = list(talk.calls.items())
         return [n for n, role in calls if n in self._guessed or not role.endswith(SUMMARY_SUFFIX)]
 
-    def _unseen_summary(self, asked: Asked, home: Conversation) -> RecordedCall | None:
+    def _unseen_summary(self, asked: Asked, home: Conversation) -> PriorCall | None:
         """A call that was taken for auxiliary, if this request carries its answer in place of the turns before."""
         if home.last is None or home.summary is not None or any(c is home.last for _, c in asked.match.recognised):
             return None
@@ -336,7 +336,7 @@ class Conversations:
             talk.summary = found
         return AUXILIARY if talk is None else talk.name
 
-    def restore(self, call: RecordedCall, request: ModelRequest) -> None:
+    def restore(self, call: PriorCall, request: ModelRequest) -> None:
         """A call of an earlier process, with the messages that it added."""
         if call.role == AUXILIARY:
             return
@@ -347,7 +347,7 @@ class Conversations:
             place = replace(place, conversation=self._open(request, place, call.conversation))
         self.begin(call.number, request, place, call.opening_key)
 
-    def add(self, call: RecordedCall) -> None:
+    def add(self, call: PriorCall) -> None:
         """A call is recorded."""
         call.role = self.revised.get(call.number, call.role)
         talk = self._by_name.get(call.conversation)

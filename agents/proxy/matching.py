@@ -24,11 +24,11 @@ _RECENT = 8
 
 
 @dataclass(slots=True, eq=False)
-class RecordedCall:
+class PriorCall:
     """A call as later ones build on it. Its input is the parent's path cut at `prefix_tokens`, then `new_input_ids`."""
 
     number: int
-    parent: RecordedCall | None
+    parent: PriorCall | None
     prefix_tokens: int
     new_input_ids: Int32s
     output_ids: Int32s
@@ -44,7 +44,7 @@ class RecordedCall:
     #: Its messages go on after the parent's reply, not in place of it.
     is_after_reply: bool = False
     #: Assistant turns that it added to the parent's messages and that the policy had sampled.
-    kept: tuple[RecordedCall, ...] = ()
+    kept: tuple[PriorCall, ...] = ()
     #: The last assistant message of its prompt, where that is none that the policy sampled as it stands.
     echo: Message | None = None
     #: The beginning of the reply that its client gave, and the hashes of what stands before it.
@@ -81,16 +81,16 @@ class RecordedCall:
         """The first `length` ids of input + output: int32[length]."""
         return path_ids(self, length, ())
 
-    def ancestors(self) -> Iterable[RecordedCall]:
+    def ancestors(self) -> Iterable[PriorCall]:
         """This call and those that it builds on, nearest first."""
-        call: RecordedCall | None = self
+        call: PriorCall | None = self
         while call is not None:
             yield call
             call = call.parent
 
-    def turns(self) -> list[RecordedCall]:
+    def turns(self) -> list[PriorCall]:
         """The sampled turns that stand in its messages, newest first."""
-        found: list[RecordedCall] = []
+        found: list[PriorCall] = []
         for call in self.ancestors():
             found += reversed(call.kept)
             if call.is_after_reply and call.parent is not None:
@@ -103,10 +103,10 @@ class Turn:
     """An assistant message of a request that the policy sampled: as a whole, or only its beginning (`is_cut`)."""
 
     at: int
-    call: RecordedCall
+    call: PriorCall
     is_cut: bool = False
     #: Answers that went on with a broken one, which the harness appended to it.
-    continuations: tuple[RecordedCall, ...] = ()
+    continuations: tuple[PriorCall, ...] = ()
     #: It holds what the client began the reply with, too.
     is_glued: bool = False
 
@@ -129,7 +129,7 @@ class Turn:
 class Match:
     """`messages[start:]` follow `parent`, after its reply or in place of it. No parent: nothing fits."""
 
-    parent: RecordedCall | None
+    parent: PriorCall | None
     after: After
     start: int
     #: Hash of the request's whole chain: the prompt key of the call that answers it.
@@ -141,10 +141,10 @@ class Match:
     spoken_keys: tuple[bytes, ...] = ()
 
     #: Whole turns: (message index, call).
-    recognised: tuple[tuple[int, RecordedCall], ...] = ()
+    recognised: tuple[tuple[int, PriorCall], ...] = ()
 
     @property
-    def kept(self) -> tuple[RecordedCall, ...]:
+    def kept(self) -> tuple[PriorCall, ...]:
         """Whole turns that the parent's own messages do not hold."""
         return tuple(call for at, call in self.recognised if at >= self.start)
 
@@ -153,15 +153,15 @@ class CallIndex:
     """The recorded calls of one execution attempt."""
 
     def __init__(self) -> None:
-        self.calls: list[RecordedCall] = []
-        self._after_reply: dict[bytes, RecordedCall] = {}
-        self._at_prompt: dict[bytes, list[RecordedCall]] = {}
-        self._by_tool_call: dict[str, RecordedCall] = {}
-        self._by_reply: dict[bytes, list[RecordedCall]] = {}
-        self._at_spoken: dict[bytes, list[RecordedCall]] = {}
-        self._at_begun: dict[bytes, list[RecordedCall]] = {}
+        self.calls: list[PriorCall] = []
+        self._after_reply: dict[bytes, PriorCall] = {}
+        self._at_prompt: dict[bytes, list[PriorCall]] = {}
+        self._by_tool_call: dict[str, PriorCall] = {}
+        self._by_reply: dict[bytes, list[PriorCall]] = {}
+        self._at_spoken: dict[bytes, list[PriorCall]] = {}
+        self._at_begun: dict[bytes, list[PriorCall]] = {}
 
-    def add(self, call: RecordedCall) -> None:
+    def add(self, call: PriorCall) -> None:
         self.calls.append(call)
         self._after_reply[call.full_key] = call
         self._at_prompt.setdefault(call.prompt_key, []).append(call)
@@ -179,7 +179,7 @@ class CallIndex:
         prompt_key: bytes = b"",
         spoken_key: bytes = b"",
         at: int = -1,
-        before: RecordedCall | None = None,
+        before: PriorCall | None = None,
     ) -> Turn | None:
         """The call that sampled this assistant turn: by tool-call ids, else by content.
 
@@ -229,7 +229,7 @@ class CallIndex:
             key, said = follow(message, turn, keys[-1], spoken[-1])
             keys.append(key)
             spoken.append(said)
-        found: tuple[RecordedCall | None, After, int] = (None, "prompt", 0)
+        found: tuple[PriorCall | None, After, int] = (None, "prompt", 0)
         for i in range(len(messages), 0, -1):
             if (call := self._after_reply.get(keys[i])) is not None:
                 linked = next((t.call for t in turns if t.at == i - 1 and t.call.full_key == keys[i]), call)
@@ -242,17 +242,17 @@ class CallIndex:
         whole = tuple((turn.at, turn.call) for turn in turns if turn.is_whole)
         return Match(parent, after, start, keys[-1], tuple(turns), tuple(keys), tuple(spoken[1:]), whole)
 
-    def _best_at(self, calls: list[RecordedCall], turns: list[Turn], start: int) -> RecordedCall:
+    def _best_at(self, calls: list[PriorCall], turns: list[Turn], start: int) -> PriorCall:
         """Of the calls at one prompt, the one whose reply the next message begins with or goes on from."""
         return next((t.call for t in turns if t.at == start and t.call in calls), calls[-1])
 
-    def _continued(self, message: Message, call: RecordedCall, linked: RecordedCall | None) -> tuple[RecordedCall, ...]:
+    def _continued(self, message: Message, call: PriorCall, linked: PriorCall | None) -> tuple[PriorCall, ...]:
         """The calls whose replies stand in this message behind `call`'s: they went on with a broken stream."""
         told = _squeezed(message["content"])
         for last in [linked] if linked is not None else self.calls[-_RECENT:]:
             if canonical.tool_call_ids(message) != canonical.tool_call_ids(last.reply):
                 continue
-            parts: list[RecordedCall] = []
+            parts: list[PriorCall] = []
             text = ""
             for later in last.ancestors():
                 if later.number <= call.number:
@@ -328,7 +328,7 @@ def _squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-def path_ids(parent: RecordedCall | None, prefix_tokens: int, new_ids: Iterable[Int32s]) -> Int32s:
+def path_ids(parent: PriorCall | None, prefix_tokens: int, new_ids: Iterable[Int32s]) -> Int32s:
     """A full input: int32[prefix_tokens + len(new_ids)], assembled back to front along the parents."""
     pieces: list[Int32s] = list(new_ids)[::-1]
     wanted, call = prefix_tokens, parent

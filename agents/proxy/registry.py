@@ -14,9 +14,9 @@ from agents.config import RunConfig
 from agents.proxy.forward import Elsewhere
 from agents.proxy.ownership import Identity, Ownership
 from agents.proxy.profiles import profile
-from agents.proxy.recorder import DATABASE_GONE
 from agents.proxy.rendering import rendering
 from agents.proxy.session import Session, policy_folder
+from agents.proxy.spool import DATABASE_GONE
 from agents.proxy.store import ExecutionRow, Store
 
 log = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ class Sessions:
     async def abandon(self) -> None:
         """Stop calls that nobody reads and whose execution is over: their engines would sample for nothing."""
         for session in list(self._by_key.values()):
-            calls = session.without_clients() if session.num_in_flight else []
+            calls = session.live.unread()
             execution = session.execution
             if calls and not await self.store.is_live(execution.id, execution.attempt, self.identity.id):
                 for call in calls:
@@ -119,14 +119,14 @@ class Sessions:
         for key, session in sorted(self._by_key.items(), key=lambda item: item[1].used_at):
             if num_bytes <= self.max_bytes:
                 return
-            if not session.num_in_flight and now - session.used_at > IN_USE_S:
+            if not session.live.num_in_flight and now - session.used_at > IN_USE_S:
                 num_bytes -= session.size()[1]
                 del self._by_key[key]
 
     async def _drop_idle(self, now: float) -> None:
         for key, session in list(self._by_key.items()):
             idle_s = now - session.used_at
-            if session.num_in_flight or idle_s < IDLE_S:
+            if session.live.num_in_flight or idle_s < IDLE_S:
                 continue
             execution = session.execution
             try:
@@ -135,7 +135,7 @@ class Sessions:
             except DATABASE_GONE as error:
                 log.warning("sessions are kept, the database does not answer: %s", error)
                 return
-            if not session.num_in_flight:
+            if not session.live.num_in_flight:
                 self._by_key.pop(key, None)
 
     async def _load_once(self, key: str) -> Session | None:

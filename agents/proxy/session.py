@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agents.config import RunConfig
 from agents.proxy.archive import Archive
 from agents.proxy.budget import budget
 from agents.proxy.canonical import ModelRequest
-from agents.proxy.matching import CallIndex, RecordedCall
+from agents.proxy.history import CallHistory, Prepared
+from agents.proxy.live import LiveCall, LiveCalls
+from agents.proxy.matching import CallIndex, PriorCall
 from agents.proxy.profiles.base import AUXILIARY, Profile
-from agents.proxy.record import Prepared, Record
 from agents.proxy.rendering import BUNDLED_POLICY, Rendering
 from agents.proxy.store import ExecutionRow
 
-if TYPE_CHECKING:
-    from agents.proxy.call import LiveCall
-
-#: Ended calls that a marked retry can still be answered from.
-CALLS_KEPT = 8
 #: What part of its harness's time limit a call waits for an engine's next token, and for a whole reply.
 TOKEN_SHARE, WHOLE_REPLY_SHARE = 1 / 3, 1 / 2
 #: Engines get so long however short the harness's limit is.
@@ -45,12 +40,12 @@ class HeldClock:
     def leave(self) -> None:
         self.num_held -= 1
 
-    def untold(self, now: float) -> float:
-        """Seconds not taken yet."""
+    def unreported(self, now: float) -> float:
+        """Seconds that no instalment covers yet."""
         return now - self._since if self.num_held else 0.0
 
     def take(self, now: float) -> float:
-        """Seconds not taken before. Take before leaving."""
+        """The instalment that is due. Take it before leaving."""
         held, self._since = now - self._since, now
         return held if self.num_held else 0.0
 
@@ -61,14 +56,13 @@ class Session:
     config: RunConfig
     profile: Profile
     rendering: Rendering
-    record_of_calls: Record = field(init=False)
+    history: CallHistory = field(init=False)
     next_number: int = 0
     sticky_cell: int | None = None
     archive: Archive = field(default_factory=Archive)
     held: HeldClock = field(default_factory=HeldClock)
-    num_in_flight: int = 0
+    live: LiveCalls = field(default_factory=LiveCalls)
     used_at: float = 0.0
-    _recent: OrderedDict[str, LiveCall] = field(default_factory=OrderedDict)
     _num_sized: int = 0
     _num_tokens: int = 0
     _num_bytes: int = 0
@@ -76,11 +70,11 @@ class Session:
     _revisions: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.record_of_calls = Record(self.profile, self.rendering)
+        self.history = CallHistory(self.profile, self.rendering)
 
     @property
     def index(self) -> CallIndex:
-        return self.record_of_calls.index
+        return self.history.index
 
     @property
     def context_tokens(self) -> int:
@@ -104,7 +98,7 @@ class Session:
         Raises BadRequest, and TooLong for a request that is far over the context.
         """
         with budget(self.context_tokens):
-            return self.record_of_calls.prepare(request, headers)
+            return self.history.prepare(request, headers)
 
     def count(self, request: ModelRequest) -> Prepared:
         """A request that wants to know its length and no reply; it takes a number and nothing continues it."""
@@ -123,48 +117,25 @@ class Session:
     def open(self, call: LiveCall) -> None:
         """A call begins: it takes the next number and can be joined by its retries."""
         call.number = self.take_number()
-        call.prepared = self.record_of_calls.begin(call.number, call.request, call.prepared)
-        self.num_in_flight += 1
-        self._recent[call.request_hash] = call
-        self._recent.move_to_end(call.request_hash)
+        call.prepared = self.history.begin(call.number, call.request, call.prepared)
+        self.live.open(call)
 
     def take_number(self) -> int:
         """The number of the next call."""
         number, self.next_number = self.next_number, self.next_number + 1
         return number
 
-    def without_clients(self) -> list[LiveCall]:
-        """Calls in flight that nobody reads."""
-        return [call for call in self._recent.values() if not call.is_done and not call.has_client]
-
-    def close(self, call: LiveCall) -> None:
-        self.num_in_flight -= 1
-        ended = [key for key, other in self._recent.items() if other.is_done]
-        for key in ended[: max(0, len(ended) - CALLS_KEPT)]:
-            del self._recent[key]
-
-    def retried(self, request_hash: str, headers: Mapping[str, str], prepared: Prepared) -> LiveCall | None:
-        """The call that this request repeats, if the client says so or the profile tells (docs/algorithms.md §2.4)."""
-        call = self._recent.get(request_hash)
-        if call is None or call.has_failed:
-            return None
-        if headers.get("x-stainless-retry-count", "0") not in ("", "0"):
-            return call
-        key = prepared.place.retry_key
-        is_named = bool(key) and key == call.prepared.place.retry_key
-        return call if is_named and not call.acknowledged else None
-
-    def record(self, recorded: RecordedCall) -> None:
+    def add(self, call: PriorCall) -> None:
         """A committed call: later requests may continue it."""
-        self.record_of_calls.add(recorded)
+        self.history.add(call)
 
     def role_of(self, number: int, role: str) -> str:
         """The role of a call, `role` unless a later request showed that it is another."""
-        return self.record_of_calls.conversations.revised.get(number, role)
+        return self.history.conversations.revised.get(number, role)
 
     def take_revisions(self) -> dict[int, str]:
         """Roles of earlier calls that turned out to be others, once each."""
-        revised = self.record_of_calls.conversations.revised
+        revised = self.history.conversations.revised
         fresh = {number: role for number, role in list(revised.items()) if self._revisions.get(number) != role}
         self._revisions |= fresh
         return fresh
@@ -176,7 +147,7 @@ class Session:
 
     def restore(self, rows: list[Any]) -> None:
         """Rebuild the record from the database's rows, oldest first."""
-        self.record_of_calls.restore(rows)
+        self.history.restore(rows)
         for row in rows:
             self.archive.hold(row.request_hash, row.archived_bytes)
         self.next_number = max((row.number for row in rows), default=-1) + 1

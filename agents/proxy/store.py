@@ -14,6 +14,8 @@ import psycopg
 from psycopg.rows import dict_row, namedtuple_row
 from psycopg_pool import AsyncConnectionPool
 
+from agents.core.bounds import storable
+from agents.eventlog import appending
 from agents.proxy.ownership import DEAD_AFTER_S, Identity
 
 APPLICATION_NAME = "gyre-proxy"
@@ -83,23 +85,15 @@ WITH live AS (
     FROM live
     ON CONFLICT (execution_id, attempt, number) DO NOTHING
     RETURNING 1
-){told}
+){events}
 SELECT EXISTS (SELECT 1 FROM live), EXISTS (SELECT 1 FROM recorded), (
     SELECT uid FROM agents_call
     WHERE execution_id = %(execution)s AND attempt = %(attempt)s AND number = %(number)s) AS there
 """
 
-# Events of the call in the run's log, in the same transaction (agents.eventlog): the run's row is locked last.
-_TELL = """, numbered AS (
-    UPDATE agents_run SET event_seq = event_seq + jsonb_array_length(%(events)s::jsonb)
-    WHERE id = %(run)s AND EXISTS (SELECT 1 FROM recorded) RETURNING event_seq
-), told AS (
-    INSERT INTO agents_runevent (run_id, seq, kind, payload, created_at)
-    SELECT %(run)s, event_seq - jsonb_array_length(%(events)s::jsonb) + e.ordinality, e.value ->> 0, e.value -> 1, now()
-    FROM numbered, jsonb_array_elements(%(events)s::jsonb) WITH ORDINALITY e
-)"""
-_RECORD_AND_TELL = _RECORD.format(told=_TELL)
-_RECORD = _RECORD.format(told="")
+# Events of the call in the run's log, in the same transaction: the run's row is locked last.
+_RECORD_WITH_EVENTS = _RECORD.format(events=f", {appending(only_if='EXISTS (SELECT 1 FROM recorded)')}")
+_RECORD = _RECORD.format(events="")
 
 _HELD = """
 UPDATE agents_execution SET held_s = held_s + %(held_s)s
@@ -120,18 +114,14 @@ WHERE c.execution_id = %(execution)s AND c.attempt = %(attempt)s AND c.number = 
 """
 
 # An alarm is raised when it does not stand already, and cleared when it does.
-_ALARM = """
+_ALARM = f"""
 WITH newest AS (
     SELECT COALESCE((
         SELECT kind FROM agents_runevent
         WHERE run_id = %(run)s AND kind IN ('alarm_raised', 'alarm_cleared') AND payload ->> 'code' = %(code)s
         ORDER BY seq DESC LIMIT 1), 'alarm_cleared') AS kind
-), numbered AS (
-    UPDATE agents_run SET event_seq = event_seq + 1 FROM newest
-    WHERE id = %(run)s AND newest.kind <> %(kind)s RETURNING event_seq
-)
-INSERT INTO agents_runevent (run_id, seq, kind, payload, created_at)
-SELECT %(run)s, event_seq, %(kind)s, %(payload)s::jsonb, now() FROM numbered
+), {appending(only_if="(SELECT kind FROM newest) <> %(kind)s")}
+SELECT event_seq FROM numbered
 """
 
 _CELLS = """
@@ -143,7 +133,7 @@ WHERE c.engine_url <> '' AND c.role IN ('rollout', 'switching')
 """
 
 
-class Recorded(Enum):
+class CommitResult(Enum):
     """What became of a call that was to be committed."""
 
     DONE = "done"
@@ -229,7 +219,7 @@ class CallRow:
         """As the database takes it. Work for a thread, not for the event loop."""
         values = {name: getattr(self, name) for name in CallRow.__slots__}
         values |= {name: _json(values[name]) for name in ("departure", "sampling", "versions", "messages", "reply")}
-        values |= {name: _storable(values[name]) for name in ("model_asked", "error", "conversation")}
+        values |= {name: storable(values[name]) for name in ("model_asked", "error", "conversation")}
         events = values.pop("events")
         if events:
             values["events"] = _json(events)
@@ -288,17 +278,17 @@ class Store:
             found: list[Any] = await cursor.fetchall()
             return found
 
-    async def record(self, values: dict[str, Any], identity: Identity) -> Recorded:
+    async def commit(self, values: dict[str, Any], identity: Identity) -> CommitResult:
         """Commit an encoded call. Repeating it after a lost answer is harmless."""
         values = values | {"proxy": identity.id, "epoch": identity.epoch}
         while True:
-            is_live, is_new, there = await self._one(_RECORD_AND_TELL if "events" in values else _RECORD, values)
+            is_live, is_new, there = await self._one(_RECORD_WITH_EVENTS if "events" in values else _RECORD, values)
             if is_new or (is_live and there == values["uid"]):
-                return Recorded.DONE
+                return CommitResult.DONE
             if not is_live:
-                return Recorded.REFUSED
+                return CommitResult.REFUSED
             if there is not None:
-                return Recorded.NUMBER_TAKEN
+                return CommitResult.NUMBER_TAKEN
             # The call in its place was committed while this statement ran: look again.
 
     async def revise(self, execution: int, attempt: int, roles: Mapping[int, str]) -> None:
@@ -315,7 +305,7 @@ class Store:
 
     async def alarm(self, run_id: int, kind: str, payload: dict[str, str]) -> None:
         """Raise or clear the alarm of this code in a run's log; nothing happens where that is so already."""
-        values = {"run": run_id, "kind": kind, "code": payload["code"], "payload": _json(payload)}
+        values = {"run": run_id, "kind": kind, "code": payload["code"], "events": _json([[kind, payload]])}
         async with self.pool.connection() as connection:
             await connection.execute(_ALARM, values)
 
@@ -351,11 +341,7 @@ def _json(value: Any) -> str:
 
 def _without_nul(value: Any) -> Any:
     if isinstance(value, str):
-        return _storable(value)
+        return storable(value)
     if isinstance(value, dict):
-        return {_storable(key): _without_nul(item) for key, item in value.items()}
+        return {storable(key): _without_nul(item) for key, item in value.items()}
     return [_without_nul(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _storable(text: str) -> str:
-    return text.replace("\x00", "\ufffd")

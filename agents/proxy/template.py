@@ -17,7 +17,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 class _Generation(jinja2.ext.Extension):
     """`{% generation %}` marks what the assistant said, for those who train on it; here it changes nothing."""
 
-    tags = frozenset({"generation"})
+    tags = {"generation"}
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)

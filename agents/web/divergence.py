@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents.false_forks import shown
 from agents.models import Call
 
 
@@ -29,6 +28,6 @@ def divergences(calls: Sequence[Call]) -> list[Divergence]:
 
 
 def _divergence(call: Call) -> Divergence:
-    fork = shown(call)
-    of_call = fork.kept_call if fork.kept_call >= 0 else None
-    return Divergence(call, of_call, fork.position, list(fork.recorded_ids), list(fork.given_ids))
+    left = call.departure
+    expected, found = list(left.get("recorded_ids", ())), list(left.get("given_ids", ()))
+    return Divergence(call, left.get("call"), left.get("position", 0), expected, found)

@@ -91,7 +91,7 @@ def _sides(stack: contextlib.ExitStack, num_streams: int, interval_s: float) -> 
     [word] = rendering(BUNDLED_POLICY).tokenizer.encode(" the")[:1]
     pace = ("--tokens", str(NUM_TOKENS), "--token-id", str(word), "--interval", str(interval_s))
     engine_url, _ = stack.enter_context(stage.process("agents.proxy.scripted", *pace))
-    bare_url, bare_pid = stack.enter_context(stage.process("agents.proxy.passthrough", engine_url))
+    bare_url, bare_pid = stack.enter_context(stage.process("gyreweb.bench.passthrough", engine_url))
     keys = stage.executions(engine_url, num_streams, context_tokens=4096, max_new_tokens=NUM_TOKENS)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     proxy_url, proxy_pid = stack.enter_context(stage.proxy(folder))

@@ -8,12 +8,6 @@ from hypothesis.extra import numpy as arrays
 
 from agents.core import codec
 
-#: Written by the layout that had one frame over all arrays.
-OLD_CALL = "0103000000020000000200000028b52ffd201cc5000090072c70000111000001000000050600a0bfbf01001ba803"
-OLD_NODE = (
-    "02030000000300000001000000010000000100000028b52ffd2019c90000072c0500010000000000000020000000bf0400000002000000"
-)
-
 ids = arrays.arrays(np.int32, st.integers(0, 60))
 floats = st.floats(width=32, allow_nan=True)
 
@@ -96,15 +90,6 @@ def test_a_plane_that_unpacks_to_more_than_announced_is_corrupt() -> None:
     whole[1:3] = (3000).to_bytes(2, "little")
     with pytest.raises(codec.CorruptTokens):
         codec.decode_call(bytes(whole))
-
-
-def test_records_of_the_older_layout_are_still_read() -> None:
-    call = codec.decode_call(bytes.fromhex(OLD_CALL))
-    assert call.new_input_ids.tolist() == [7, 300, 70000]
-    assert (call.output_ids.tolist(), call.output_logprobs.tolist()) == ([5, 6], [-0.5, -1.25])
-    node = codec.decode_node(bytes.fromhex(OLD_NODE))
-    assert (node.ids.tolist(), node.sampled.tolist()) == ([7, 300, 5], [False, False, True])
-    assert (node.logprobs.tolist(), node.versions.tolist()) == ([0, 0, -0.5], [-1, -1, 4])
 
 
 def test_a_million_tokens_of_text_take_less_than_half_of_their_raw_bytes() -> None:

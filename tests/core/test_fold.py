@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.core.codec import CallDelta, encode_call
-from agents.core.fold import RecordedCall, fold, spread_versions
+from agents.core.fold import EncodedCall, fold, spread_versions
 from agents.core.tree import Tree
 
 
-def recorded(call: MadeCall, **changes: object) -> RecordedCall:
+def recorded(call: MadeCall, **changes: object) -> EncodedCall:
     output = call.output()
     delta = CallDelta(np.array(call.input_ids[call.prefix :], np.int32), output.ids, output.logprobs)
     values = {
@@ -24,7 +24,7 @@ def recorded(call: MadeCall, **changes: object) -> RecordedCall:
         "acknowledged": True,
         "quarantined": not call.trained,
     }
-    return RecordedCall(**(values | changes))
+    return EncodedCall(**(values | changes))
 
 
 def paths(tree: Tree) -> dict[int, list]:

@@ -196,13 +196,13 @@ def test_nothing_is_recorded_on_a_full_disk_and_the_database_lives(
     postmaster = Postgres(SERVERS).pid()
     assert postmaster is not None
     fill(ballast)
-    wait_for(lambda: stage.app.services.recorder.lacks_room)
+    wait_for(lambda: stage.app.services.spool.lacks_room)
     refused = ask()
     assert (refused.status_code, Call.objects.count()) == (503, 1)
     assert refused.headers["retry-after"]
     assert "the disk is full: 0 MB free" in refused.json()["error"]["message"]
     ballast.unlink()
-    wait_for(lambda: not stage.app.services.recorder.lacks_room)
+    wait_for(lambda: not stage.app.services.spool.lacks_room)
     assert (ask().status_code, Call.objects.count()) == (200, 2)
     assert Postgres(SERVERS).pid() == postmaster
     with psycopg.connect(stage.database_url) as connection:

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from agents.core.fold import RecordedCall, fold
+from agents.core.fold import EncodedCall, fold
 from agents.models import Call, RequestBody, RunEvent
-from agents.proxy import finished
 from agents.proxy.archive import compressed
 from agents.proxy.dialects import anthropic_messages, openai_chat, responses_stream
+from agents.proxy.finished import FinishedCall
+from agents.proxy.history import CallHistory
 from agents.proxy.parsing import ReplyParser
-from agents.proxy.record import Record
 from tests.proxy.backstage import Backstage, backstage, delta, sampled
 from tests.proxy.dialects.speakers import SPEAKERS, Speaker
 
@@ -42,7 +42,7 @@ def test_a_request_that_breaks_the_proxy_is_answered_with_an_id_under_which_it_i
     engine = stage.engine(run, "done")
     execution, base = stage.execution(run)
     with monkeypatch.context() as patch:
-        patch.setattr(Record, "prepare", _breaks)
+        patch.setattr(CallHistory, "prepare", _breaks)
         answer = httpx.post(base + path, json=BODY)
     assert answer.status_code == 500
     assert answer.json()["error"]["message"] == "internal error of the recording proxy"
@@ -72,7 +72,7 @@ def test_a_session_that_cannot_be_built_is_told_in_the_dialects_shape(
         assert answer.headers.get("request-id") or answer.headers.get("x-request-id")
 
 
-@pytest.mark.parametrize("broken", [(ReplyParser, "finish"), (finished, "encoded_row")], ids=["reading", "writing"])
+@pytest.mark.parametrize("broken", [(ReplyParser, "finish"), (FinishedCall, "encoded_row")], ids=["reading", "writing"])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_ids_that_were_sampled_before_the_fault_are_quarantined(
     stage: Backstage, monkeypatch: pytest.MonkeyPatch, broken: tuple, stream: bool
@@ -89,7 +89,7 @@ def test_ids_that_were_sampled_before_the_fault_are_quarantined(
     assert "KeyError" in call.error
     event = RunEvent.objects.get(run=run, kind="call_quarantined")
     assert "KeyError" in event.payload["reason"]
-    row = RecordedCall(0, None, 0, bytes(call.tokens), call.versions, call.role, True, True)
+    row = EncodedCall(0, None, 0, bytes(call.tokens), call.versions, call.role, True, True)
     assert fold([row]).facts[0].quarantined
 
 
@@ -118,7 +118,7 @@ def test_a_reply_that_cannot_be_written_for_its_client_ends_in_an_error_and_stay
 def test_the_body_of_a_broken_request_is_kept(stage: Backstage, monkeypatch: pytest.MonkeyPatch) -> None:
     run = stage.run()
     _, base = stage.execution(run)
-    monkeypatch.setattr(Record, "prepare", _breaks)
+    monkeypatch.setattr(CallHistory, "prepare", _breaks)
     raw = b'{"model":"m","input":"go"}'
     httpx.post(f"{base}/v1/responses", content=raw)
     assert bytes(RequestBody.objects.get(run=run).body) == compressed(raw)

@@ -58,14 +58,14 @@ def test_a_finished_call_waits_for_the_database_and_is_acknowledged_once_it_is_c
     answers: list[httpx.Response] = []
     asking = threading.Thread(target=lambda: answers.append(_ask(base, stream=True)))
     asking.start()
-    wait_for(lambda: stage.app.services.recorder.num_spooled, "the call waits in the spool")
+    wait_for(lambda: stage.app.services.spool.num_spooled, "the call waits in the spool")
     assert not answers
     assert stage.calls(execution) == []
     stage.loop.call(relay.mend())
     asking.join()
     assert answers[0].text.rstrip().endswith("data: [DONE]")
     assert [delta(call).output_ids.tolist() for call in stage.calls(execution)] == [sampled(LONG)]
-    assert stage.app.services.recorder.num_spooled == stage.app.services.recorder.spooled_bytes == 0
+    assert stage.app.services.spool.num_spooled == stage.app.services.spool.spooled_bytes == 0
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -137,14 +137,14 @@ def test_new_requests_outlast_a_short_absence_and_then_get_503_with_retry_after_
 
 def test_no_further_call_is_admitted_while_the_spool_is_full(stage: Backstage, relay: Relay) -> None:
     _start(stage, relay)
-    stage.app.services.recorder.max_calls = 1
+    stage.app.services.spool.max_calls = 1
     run = stage.run()
     engine = stage.engine(run, LONG)
     execution, base = stage.execution(run)
     _cut_before_the_second_token(stage, relay)
     asking = threading.Thread(target=_ask, args=(base,))
     asking.start()
-    wait_for(lambda: stage.app.services.recorder.is_full, "the spool is full")
+    wait_for(lambda: stage.app.services.spool.is_full, "the spool is full")
     num_requests = len(engine.requests)
     assert _ask(base).status_code == 503
     assert len(engine.requests) == num_requests

@@ -12,9 +12,10 @@ import pytest
 
 from agents.proxy import call as call_module
 from agents.proxy import finished, room
+from agents.proxy.finished import FinishedCall
+from agents.proxy.history import CallHistory
 from agents.proxy.http import MAX_BODY_BYTES
 from agents.proxy.parsing import ReplyParser
-from agents.proxy.record import Record
 from agents.proxy.scripted import Turn
 from agents.proxy.store import CallRow
 from agents.proxy.tokenizer import PolicyTokenizer
@@ -86,10 +87,10 @@ def test_the_event_loop_neither_tokenises_nor_assembles_nor_compresses(
     for owner, name in (
         (PolicyTokenizer, "encode"),
         (ReplyParser, "finish"),
-        (Record, "prepare"),
+        (CallHistory, "prepare"),
         (call_module, "payload"),
         (finished, "encode_call"),
-        (finished, "recorded_call"),
+        (FinishedCall, "prior_call"),
         (CallRow, "encode"),
     ):
         original = getattr(owner, name)

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.proxy import branches, canonical
-from agents.proxy.branches import History
-from agents.proxy.matching import CallIndex, RecordedCall
+from agents.proxy.branches import ConversationState
+from agents.proxy.matching import CallIndex, PriorCall
 
 TOOLS = [{"type": "function", "function": {"name": "bash"}}]
 WORDS = st.sampled_from(["a", "b"])
@@ -30,7 +30,7 @@ def _spoken_key(messages: list[dict]) -> bytes:
     return key
 
 
-def _call(number: int, messages: list[dict], reply: dict, **fields) -> RecordedCall:
+def _call(number: int, messages: list[dict], reply: dict, **fields) -> PriorCall:
     defaults = {
         "parent": None,
         "prefix_tokens": 0,
@@ -40,7 +40,7 @@ def _call(number: int, messages: list[dict], reply: dict, **fields) -> RecordedC
         "conversation": "main",
         "spoken_key": _spoken_key(messages),
     }
-    return RecordedCall(
+    return PriorCall(
         number=number, num_messages=len(messages), prompt_key=_prompt_key(messages), reply=reply, **(defaults | fields)
     )
 
@@ -76,7 +76,7 @@ def test_other_tools_are_another_context(messages) -> None:
     )
 )
 def test_a_path_is_what_the_rows_say(steps) -> None:
-    calls: list[RecordedCall] = []
+    calls: list[PriorCall] = []
     whole: list[list[int]] = []
     for number, (parent, cut, new, out) in enumerate(steps):
         up = calls[parent % len(calls)] if calls else None
@@ -131,7 +131,7 @@ def test_keeping_a_turn_behind_a_summary_is_no_false_fork() -> None:
     index.add(summary)
     kept = [{"role": "user", "content": "so far: s"}, turn, {"role": "user", "content": "on"}]
     found = index.match(kept, TOOLS)
-    history, ids = History(False, index.calls[0], summary), np.asarray([7, 8, 9], np.int32)
+    history, ids = ConversationState(False, index.calls[0], summary), np.asarray([7, 8, 9], np.int32)
     assert branches.branch(found, kept, "main", "main", history, ids, 0, 0) == ("kept-round", None)
 
 
@@ -144,9 +144,9 @@ def test_an_opening_that_is_written_again_after_a_compaction_is_no_false_fork() 
     again = [{"role": "user", "content": "Rules.\nso far: s"}, first.reply, {"role": "user", "content": "on"}]
     ids = np.asarray([7, 8, 9], np.int32)
     found = index.match(again, TOOLS)
-    followed = History(False, first, None, summary)
+    followed = ConversationState(False, first, None, summary)
     assert branches.branch(found, again, "main", "main", followed, ids, 0, 0) == ("compaction", None)
-    why, left = branches.branch(found, again, "main", "main", History(False, first), ids, 0, 0)
+    why, left = branches.branch(found, again, "main", "main", ConversationState(False, first), ids, 0, 0)
     assert (why, left is not None) == ("unexplained", True)
 
 

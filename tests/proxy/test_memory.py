@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
+from agents.proxy.live import CALLS_KEPT
 from agents.proxy.registry import MAX_LOADING
-from agents.proxy.session import CALLS_KEPT
 from agents.proxy.store import Store
 from tests.proxy.backstage import Backstage, full_input
 
@@ -53,7 +53,7 @@ def test_a_call_that_is_over_keeps_neither_its_body_nor_its_prompt(stage: Backst
     stage.engine(run, "done")
     _, base = stage.execution(run)
     _converse(base, list(GO), rounds=CALLS_KEPT + 4)
-    recent = list(_session(stage)._recent.values())
+    recent = list(_session(stage).live.recent.values())
     assert len(recent) <= CALLS_KEPT + 1
     for call in recent:
         assert (call.raw_request, call.request.messages, call.prepared.messages) == (b"", [], [])

@@ -5,8 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
-from agents import facade
-from agents.models import Call, Execution
+from agents.models import Call
+from agents.web.divergence import divergences
 from tests.proxy.backstage import Backstage, full_input, policy, sampled, tool_text
 
 GO = [{"role": "user", "content": "go"}]
@@ -164,16 +164,4 @@ def test_an_answer_that_is_kept_in_another_form_counts_as_a_false_fork(
     talk.ask("done", *GO, _turn(kept), ON)
     call = talk.calls[1]
     assert (call.branch_reason, call.false_fork) == (("unexplained", True) if is_fork else ("edited-reply", False))
-    found = facade.false_forks(Execution.objects.get(pk=talk.execution.pk).run_id)
-    assert found.rate == (0.5 if is_fork else 0)
-    assert [fork.kept_call for fork in found.examples] == ([0] if is_fork else [])
-
-
-def test_calls_that_only_count_do_not_thin_out_the_rate_of_false_forks(talk: Talk) -> None:
-    talk.ask("read", *GO)
-    for _ in range(3):
-        body = {"model": "m", "messages": GO}
-        assert httpx.post(f"{talk.base}/v1/messages/count_tokens", json=body).status_code == 200
-    talk.ask("done", *GO, _turn("> read"), ON)
-    found = facade.false_forks(talk.execution.run_id)
-    assert (len(talk.calls), found.num_calls, found.num_false_forks) == (5, 2, 1)
+    assert divergences([call])[0].of_call == (0 if is_fork else None)

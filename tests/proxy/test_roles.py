@@ -5,9 +5,9 @@ import threading
 import openai
 import pytest
 
-from agents import facade
 from agents.models import Call, Execution
 from agents.proxy.profiles import generic
+from agents.web.divergence import divergences
 from tests.proxy.backstage import Backstage, full_input, sampled, tool_text
 
 BASH = {
@@ -158,13 +158,11 @@ def test_a_changed_beginning_before_a_kept_turn_is_a_false_fork(stage: Backstage
     agent.turn()
     two = stage.calls(execution)[1]
     assert (two.branch_reason, two.false_fork) == ("unexplained", True)
-    found = facade.false_forks(run.pk)
-    assert (found.num_calls, found.num_false_forks, found.rate) == (2, 1, 0.5)
-    [fork] = found.examples
-    assert (fork.execution, fork.number, fork.kept_call) == (execution.pk, 1, 0)
-    assert fork.recorded_text.startswith(" file") or fork.recorded_text.startswith("file")
-    assert fork.given_text.startswith(" word") or fork.given_text.startswith("word")
-    assert fork.recorded_ids != fork.given_ids
+    [found] = divergences([two])
+    assert found.of_call == 0
+    assert two.departure["recorded_text"].lstrip().startswith("file")
+    assert two.departure["given_text"].lstrip().startswith("word")
+    assert found.expected != found.found
 
 
 def test_an_unknown_harness_gets_its_roles_from_the_shape_of_its_traffic(stage: Backstage) -> None:

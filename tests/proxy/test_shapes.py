@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from agents.proxy import canonical, probing, shaping
 from agents.proxy.canonical import BadRequest, ModelRequest, Sampling
 from agents.proxy.families import SHAPES, TEMPLATE
+from agents.proxy.history import CallHistory
 from agents.proxy.profiles import PROFILES
-from agents.proxy.record import Record
 from agents.proxy.rendering import BadPolicyFolder, CannotSay, Rendering
 from agents.proxy.shaping import Shape
 from tests.proxy import policies
@@ -165,17 +165,17 @@ def test_a_later_request_begins_with_all_recorded_ids_whatever_stands_in_it(
 ) -> None:
     """Replies of the policy, turns that the harness wrote itself behind them, systems and results anywhere."""
     rendering = renderings[name]
-    record = Record(PROFILES["generic"], rendering)
+    history = CallHistory(PROFILES["generic"], rendering)
     messages: list[dict[str, Any]] = list(opening)
     path: list[int] = []
     for number, (word, own_turn, run) in enumerate(rest):
         request = ModelRequest("openai_chat", messages, [TOOL], Sampling(), stream=False)
-        prepared = record.begin(number, request, record.prepare(request, {}))
+        prepared = history.begin(number, request, history.prepare(request, {}))
         assert prepared.input_ids.tolist()[: len(path)] == path
         assert prepared.departure is None
         reply = canonical.assistant(f"{word} {number}")
         sampled = [*rendering.tokenizer.encode(reply["content"]), rendering.close_id]
-        record.add(prepared.recorded(number, len(request.messages), np.asarray(sampled, np.int32), reply))
+        history.add(prepared.prior_call(number, len(request.messages), np.asarray(sampled, np.int32), reply))
         path = prepared.input_ids.tolist() + sampled
         messages = [*request.messages, reply, *([own_turn] if own_turn else []), *run]
 

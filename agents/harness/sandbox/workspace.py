@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from agents.core.bounds import storable
 from agents.harness.beneath import Beneath
 from agents.harness.sandbox import skeleton
 from agents.harness.sandbox.base import Bind, User
@@ -289,7 +290,7 @@ def read_log(path: Path, limit_bytes: int = 64 << 10) -> str:
         if size > limit_bytes:
             file.seek(-limit_bytes // 2, os.SEEK_END)
             data += f"\n[{size - limit_bytes} bytes left out]\n".encode() + file.read(limit_bytes // 2)
-    return data.decode(errors="replace").replace("\0", "\ufffd")
+    return storable(data.decode(errors="replace"))
 
 
 @contextmanager

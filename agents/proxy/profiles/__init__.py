@@ -7,9 +7,9 @@ from agents.proxy.profiles import generic
 from agents.proxy.profiles.base import Profile
 
 PROFILES: dict[str, Profile] = {
-    profile.name: profile
+    harness.name: harness
     for found in iter_modules(__path__)
-    if (profile := getattr(import_module(f"{__name__}.{found.name}"), "PROFILE", None)) is not None
+    if (harness := getattr(import_module(f"{__name__}.{found.name}"), "PROFILE", None)) is not None
 }
 
 

@@ -23,11 +23,11 @@ from agents.proxy.branches import EDITED, TRUE_BRANCHES, Departure
 from agents.proxy.canonical import BadRequest, Message, ModelRequest
 from agents.proxy.dialects import OPENAI_RESPONSES
 from agents.proxy.dialects.base import Dialect
-from agents.proxy.matching import RecordedCall
+from agents.proxy.history import CallHistory, Prepared
+from agents.proxy.matching import PriorCall
 from agents.proxy.profiles import PROFILES, generic
 from agents.proxy.profiles.base import AUXILIARY, SUMMARY_SUFFIX, Features, facts_of
 from agents.proxy.profiles.detect import Detection
-from agents.proxy.record import Prepared, Record
 from agents.proxy.rendering import Rendering
 from agents.proxy.traffic import executions
 from agents.proxy.traffic.executions import Route, Segments
@@ -142,35 +142,35 @@ class _Open:
     request: ModelRequest
     prepared: Prepared
     dialect: Dialect
-    parent: RecordedCall | None
+    parent: PriorCall | None
 
 
 class _Execution:
     """One execution of a capture."""
 
     def __init__(self, profile: str, rendering: Rendering) -> None:
-        self.record = Record(PROFILES[profile], rendering)
+        self.history = CallHistory(PROFILES[profile], rendering)
         self.rendering = rendering
         self.tree = Tree()
         self.facts: dict[int, CallFacts] = {}
         self.rows: dict[int, Row] = {}
         self._open: dict[int, _Open] = {}
         #: The call that each one builds on.
-        self._parents: dict[int, RecordedCall | None] = {}
+        self._parents: dict[int, PriorCall | None] = {}
         #: Requests and replies by the ids of the replies.
         self._named: dict[str, tuple[ModelRequest, Message]] = {}
 
     def call(self, row: Row, request: ModelRequest, headers: dict[str, str], dialect: Dialect, route: Route) -> None:
         """A model call begins. Raises BadRequest when it names a reply to go on from that is not in the capture."""
         request = self._whole(request)
-        prepared = self.record.prepare(request, headers, route.path)
+        prepared = self.history.prepare(request, headers, route.path)
         while self._adopt(request, prepared):
-            prepared = self.record.prepare(request, headers, route.path)
+            prepared = self.history.prepare(request, headers, route.path)
         number = len(self.rows)
         first = self._repeated(prepared)
         parent, kept = self._parent(prepared, first)
         self._parents[number] = parent
-        prepared = self.record.begin(number, request, prepared)
+        prepared = self.history.begin(number, request, prepared)
         self.rows[number] = row
         row.repeats = None if first is None else self.rows[first.number].repeats or self.rows[first.number]
         row.role, row.conversation = prepared.role, prepared.conversation
@@ -194,7 +194,7 @@ class _Execution:
             traits={},
             path=route.path,
         )
-        verdict = self.record.profile.judge(seen)
+        verdict = self.history.profile.judge(seen)
         if verdict.role is not None:
             row.role = verdict.role
             row.conversation = verdict.key or verdict.role
@@ -218,7 +218,7 @@ class _Execution:
         """The end of the capture."""
         for call in list(self._open.values()):
             self._fold(call, np.empty(0, np.int32), answered=False)
-        for number, role in self.record.conversations.revised.items():
+        for number, role in self.history.conversations.revised.items():
             self.rows[number].revise(role)
         for row in self.rows.values():
             if row.repeats is not None and not row.prefix_kept and row.role != AUXILIARY:
@@ -265,7 +265,7 @@ class _Execution:
         ids = np.asarray(self.rendering.assistant(reply), np.int32)
         self._fold(call, ids, answered=True)
         said = {name: value for name, value in reply.items() if name != "reasoning_content"}
-        self.record.add(call.prepared.recorded(call.number, len(call.request.messages), ids, said))
+        self.history.add(call.prepared.prior_call(call.number, len(call.request.messages), ids, said))
         return said
 
     def _fold(self, call: _Open, output_ids: Int32s, answered: bool) -> None:
@@ -286,14 +286,14 @@ class _Execution:
         self.facts[call.number] = CallFacts(call.row.role, answered)
         self._open.pop(call.row.seq, None)
 
-    def _repeated(self, prepared: Prepared) -> RecordedCall | None:
+    def _repeated(self, prepared: Prepared) -> PriorCall | None:
         """The answered call whose input this is once more."""
         match = prepared.match
         return match.parent if match.after == "prompt" and match.start == len(match.keys) - 1 else None
 
-    def _parent(self, prepared: Prepared, first: RecordedCall | None) -> tuple[RecordedCall | None, bool]:
+    def _parent(self, prepared: Prepared, first: PriorCall | None) -> tuple[PriorCall | None, bool]:
         """The call that a request builds on, and whether the request's input begins with all of that call's tokens."""
-        match, history = prepared.match, prepared.place.history()
+        match, history = prepared.match, prepared.place.state()
         if prepared.role == AUXILIARY:
             return None, True
         parent = match.parent

@@ -54,7 +54,7 @@ class PassThrough:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m agents.proxy.passthrough", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m gyreweb.bench.passthrough", description=__doc__)
     parser.add_argument("engine_url")
     parser.add_argument("--prompt-tokens", type=int, default=1000)
     options = parser.parse_args()

@@ -17,7 +17,7 @@ from agents.proxy.branches import TRUE_BRANCHES, Departure, branch
 from agents.proxy.branches import departure as departing
 from agents.proxy.canonical import Message, ModelRequest
 from agents.proxy.conversations import Conversations, Place
-from agents.proxy.matching import CallIndex, Match, RecordedCall, Turn
+from agents.proxy.matching import CallIndex, Match, PriorCall, Turn
 from agents.proxy.profiles.base import AUXILIARY, Profile
 from agents.proxy.rendering import CannotBridge, Rendering
 from agents.proxy.replies import UNSAMPLED, Reply
@@ -67,11 +67,11 @@ class Prepared:
         none = np.empty(0, np.int32)
         return replace(self, new_input_ids=none, input_ids=none, messages=[])
 
-    def recorded(self, number: int, num_messages: int, output_ids: Int32s, reply: Message) -> RecordedCall:
+    def prior_call(self, number: int, num_messages: int, output_ids: Int32s, reply: Message) -> PriorCall:
         """The call as later ones build on it."""
         match, begun = self.match, self.begun
         echo = next((m for m in reversed(self.messages) if m["role"] == "assistant"), None)
-        return RecordedCall(
+        return PriorCall(
             number=number,
             parent=match.parent,
             prefix_tokens=self.prefix_tokens,
@@ -102,7 +102,7 @@ def unplaced() -> Prepared:
 
 
 @dataclass(slots=True, eq=False)
-class Record:
+class CallHistory:
     profile: Profile
     rendering: Rendering
     index: CallIndex = field(default_factory=CallIndex)
@@ -130,7 +130,7 @@ class Record:
                 request.messages,
                 place.name,
                 place.role,
-                place.history(),
+                place.state(),
                 input_ids,
                 prefix,
                 match.start,
@@ -152,14 +152,14 @@ class Record:
         name = self.conversations.begin(number, request, prepared.place, prepared.opening_key, start)
         return replace(prepared, conversation=name)
 
-    def add(self, call: RecordedCall) -> None:
+    def add(self, call: PriorCall) -> None:
         """A call is recorded: later requests may continue it."""
         self.index.add(call)
         self.conversations.add(call)
 
     def restore(self, rows: Iterable[Any]) -> None:
         """Rebuild from the rows of agents_call, oldest first; rows that were never sampled for are left out."""
-        by_number: dict[int, RecordedCall] = {}
+        by_number: dict[int, PriorCall] = {}
         for row in rows:
             if row.finish_reason in UNSAMPLED:
                 continue
@@ -169,7 +169,7 @@ class Record:
             self.index.add(call)
             self.conversations.add(call)
 
-    def _restored(self, row: Any, parent: RecordedCall | None) -> tuple[RecordedCall, ModelRequest]:
+    def _restored(self, row: Any, parent: PriorCall | None) -> tuple[PriorCall, ModelRequest]:
         """A row's call, and what is known of its request: the messages that it added."""
         delta, messages, tools = decode_call(row.tokens), row.messages, []
         key, spoken, before, is_after_reply = canonical.context_key([]), b"", 0, False
@@ -183,7 +183,7 @@ class Record:
                 if is_after_reply
                 else (parent.prompt_key, parent.spoken_key, parent.num_messages + (parent.begun is not None))
             )
-        kept: list[RecordedCall] = []
+        kept: list[PriorCall] = []
         begun, begun_at = None, (b"", b"")
         if row.dialect in canonical.PREFILLING and not messages and is_after_reply and parent is not None:
             begun, begun_at = parent.turn, (parent.prompt_key, parent.spoken_key)
@@ -196,7 +196,7 @@ class Record:
             is_begun = row.dialect in canonical.PREFILLING and message["role"] == "assistant"
             begun, begun_at = (message, (key, spoken)) if is_begun else (None, (b"", b""))
             key, spoken = matching.follow(message, turn, key, spoken)
-        call = RecordedCall(
+        call = PriorCall(
             number=row.number,
             parent=parent,
             prefix_tokens=row.prefix_tokens,
@@ -286,7 +286,7 @@ class Record:
         """The closing token that the template adds where the policy sampled none."""
         return [] if ids and ids[-1] in self.rendering.stop_ids else [self.rendering.close_id]
 
-    def _reopen(self, parent: RecordedCall | None, prefix: int, ids: list[int]) -> tuple[int, list[int]]:
+    def _reopen(self, parent: PriorCall | None, prefix: int, ids: list[int]) -> tuple[int, list[int]]:
         """The last assistant turn is to be continued: drop its end and the next generation prompt."""
         rendering = self.rendering
         end = len(ids) - len(rendering.separator) - len(rendering.generation_prompt)

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 from agents.proxy.ownership import Identity
-from agents.proxy.store import Recorded, Store
+from agents.proxy.store import CommitResult, Store
 from agents.room import Gauge, Level
 
 log = logging.getLogger(__name__)
@@ -28,12 +28,12 @@ MAX_SPOOLED_BYTES = 256 * 1024 * 1024
 DATABASE_GONE = (psycopg.OperationalError, psycopg.InterfaceError)
 
 
-class NotRecorded(Exception):
+class NotCommitted(Exception):
     """The database did not take the call in time: the client must not believe that it was made."""
 
 
 @dataclass(slots=True)
-class Recorder:
+class Spool:
     """Commits calls. `num_spooled` calls of `spooled_bytes` have met a database that does not answer, and wait."""
 
     store: Store
@@ -58,23 +58,23 @@ class Recorder:
     def is_full(self) -> bool:
         return self.lacks_room or self.num_spooled >= self.max_calls or self.spooled_bytes >= self.max_bytes
 
-    async def record(self, values: dict[str, Any], identity: Identity) -> Recorded:
-        """Commit an encoded call. Raises NotRecorded when the database stays away."""
+    async def commit(self, values: dict[str, Any], identity: Identity) -> CommitResult:
+        """Commit an encoded call. Raises NotCommitted when the database stays away."""
         if not self.lacks_room:
             try:
-                return await self.store.record(values, identity)
+                return await self.store.commit(values, identity)
             except DATABASE_GONE as error:
                 log.warning("the database does not answer, a finished call waits: %s", error)
         size = len(values["body"]) + len(values["tokens"]) + len(values["messages"])
         self.num_spooled += 1
         self.spooled_bytes += size
         try:
-            return await self._record_later(values, identity)
+            return await self._commit_later(values, identity)
         finally:
             self.num_spooled -= 1
             self.spooled_bytes -= size
 
-    async def _record_later(self, values: dict[str, Any], identity: Identity) -> Recorded:
+    async def _commit_later(self, values: dict[str, Any], identity: Identity) -> CommitResult:
         loop = asyncio.get_running_loop()
         deadline, backoff_s = loop.time() + self.within_s, 0.1
         while True:
@@ -83,7 +83,7 @@ class Recorder:
             try:
                 if self.lacks_room:
                     raise psycopg.OperationalError(self.lack)
-                return await self.store.record(values, identity)
+                return await self.store.commit(values, identity)
             except DATABASE_GONE as error:
                 if loop.time() > deadline:
-                    raise NotRecorded(f"the database has not answered for {self.within_s:.0f} s: {error}") from error
+                    raise NotCommitted(f"the database has not answered for {self.within_s:.0f} s: {error}") from error
