@@ -1,11 +1,11 @@
-"""trainers.core.claims under random histories: each micro-step counts once, whoever dies when (algorithms.md §11)."""
+"""The model of the ledger in random histories: each micro-step counts once, whoever dies when (algorithms.md §11)."""
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from trainers.core.claims import Ledger, Refused
+from tests.support.ledger_model import Ledger, Refused
 
 CELLS = st.integers(0, 2)
 
