@@ -70,6 +70,8 @@ MIDDLEWARE = [
 ]
 AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
 
+#: The module that composes the settings of a whole run (agents.whole_config).
+RUN_CONFIG = "scheduler.config"
 ROOT_URLCONF = "gyreweb.urls"
 ASGI_APPLICATION = "gyreweb.asgi.application"
 TEMPLATES = [

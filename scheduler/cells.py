@@ -7,11 +7,10 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from agents import events
+from agents.channels import CELLS_CHANNEL
 from agents.events import EventKind
 from agents.models import Run
 from scheduler.models import Cell, RoleChange
-
-CELLS_CHANNEL = "gyre_cells"
 
 #: A cell that serves or trains and has not been heard from for so long is lost.
 SILENCE_S = 20.0
@@ -34,7 +33,7 @@ def create_cells(run: Run) -> None:
 
 
 def tell_cells(run_id: int) -> None:
-    """Cells and proxy listen; both also poll."""
+    """Proxies listen, and poll as well; cells poll."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_notify(%s, %s)", [CELLS_CHANNEL, str(run_id)])
 

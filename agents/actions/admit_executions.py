@@ -11,11 +11,12 @@ from agents import events
 from agents.actions.errors import Refused
 from agents.core import draws
 from agents.core.advantage import advantages
-from agents.core.codec import Bools, NodeTokens
+from agents.core.codec import Bools
 from agents.core.costs import NO_COSTS, costs
 from agents.core.fold import Folded, fold
 from agents.core.outcome import Outcome
 from agents.core.selection import Bounds, Selected, Selection, select
+from agents.core.trained import TrainedTrajectory
 from agents.models import Draw, Execution, Group, Run, SelectionRecord, Trajectory
 from agents.recorded import calls_of
 
@@ -28,17 +29,6 @@ class Terms:
     version: int
     max_staleness: int
     j_max: int
-
-
-@dataclass(frozen=True)
-class TrainedTrajectory:
-    """A drawn path with its target mask. `weight` is 1/T(e), fixed here (docs/algorithms.md §8)."""
-
-    execution: int
-    tokens: NodeTokens
-    targets: Bools
-    weight: float
-    advantage: float
 
 
 @dataclass(frozen=True)
@@ -139,10 +129,7 @@ def _mask(trajectory: Selected) -> Bools:
 
 def _trained(item: _Chosen) -> list[TrainedTrajectory]:
     weight, advantage = 1 / max(item.num_targets, 1), item.execution.advantage
-    return [
-        TrainedTrajectory(item.execution.pk, item.folded.tree.path_tokens(t.call), _mask(t), weight, advantage)
-        for t in item.kept
-    ]
+    return [TrainedTrajectory(item.folded.tree.path_tokens(t.call), _mask(t), weight, advantage) for t in item.kept]
 
 
 def _write(group: Group, chosen: list[_Chosen], terms: Terms) -> None:

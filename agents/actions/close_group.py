@@ -10,7 +10,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from agents import events
-from agents.config import readable
+from agents.config import AgentSettings
 from agents.core.advantage import mean_and_std
 from agents.core.outcome import Outcome
 from agents.models import Execution, Group
@@ -65,7 +65,7 @@ def examine_group(group: Group) -> Closing | None:
     group.num_votes = len(votes)
     if votes:
         group.reward_mean, group.reward_std = mean_and_std(votes)
-    usable = len(votes) >= (readable(group.run.config)["min_votes"] if training else 1)
+    usable = len(votes) >= (AgentSettings.readable(group.run.config)["min_votes"] if training else 1)
     group.state = Group.State.READY if usable else Group.State.VOID
     group.ready_at = timezone.now()
     if not training:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
-from agents.config import RunConfig
+from agents.config import AgentSettings
 from agents.models import Assessment, Execution, KeptWorkspace, Reassessment, RequestBody, Run
 
 CHUNK_ROWS = 1_000
@@ -39,7 +39,7 @@ def enforce_retention(run: Run) -> Retained:
 
 def workspace_days(run: Run) -> float:
     """How long the files of its executions are kept; the default for a run from before there was the setting."""
-    return float(run.config.get("retain_workspaces", RunConfig.model_fields["retain_workspaces"].default))
+    return float(run.config.get("retain_workspaces", AgentSettings.model_fields["retain_workspaces"].default))
 
 
 def _delete_workspaces(run: Run, before: datetime) -> int:

@@ -5,7 +5,7 @@ from django.db.models.functions import Now
 
 from agents import events
 from agents.actions.finish_execution import finish_execution, harness_end
-from agents.config import readable
+from agents.config import AgentSettings
 from agents.core.outcome import Reason, Status, Verdict
 from agents.models import Execution
 
@@ -49,7 +49,7 @@ def expire_leases(run_id: int, limit: int = 64) -> int:
 
 
 def _is_over(row: Execution) -> bool:
-    return bool(row.lost_attempts >= readable(row.run.config)["max_attempts"])
+    return bool(row.lost_attempts >= AgentSettings.readable(row.run.config)["max_attempts"])
 
 
 def _give_up(row: Execution) -> None:

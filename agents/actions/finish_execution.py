@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from agents import events
 from agents.actions.close_group import examine_group, write_closing
-from agents.config import readable
+from agents.config import AgentSettings
 from agents.core import outcome
 from agents.core.bounds import storable
 from agents.core.codec import encode_node
@@ -184,7 +184,7 @@ def _close(execution: Execution, result: Result, end: HarnessEnd) -> None:
     execution.reason = storable(result.reason)[:MAX_REASON]
     execution.reward = result.reward
     if result.reward is not None:
-        penalty = readable(execution.run.config)["malformed_penalty"]
+        penalty = AgentSettings.readable(execution.run.config)["malformed_penalty"]
         execution.training_reward = outcome.training_reward(result.reward, end, penalty)
     execution.num_malformed_calls, execution.hit_turn_limit = end.num_malformed_calls, end.hit_turn_limit
     execution.timed_out, execution.harness_exit = end.timeout is not None, end.exit_code

@@ -16,7 +16,6 @@ from django.db import DataError, IntegrityError, transaction
 
 from agents import events
 from agents.actions.finish_execution import write_nodes
-from agents.config import parse
 from agents.core.codec import CallDelta, encode_call
 from agents.exports.checking import BadRow, Checker
 from agents.exports.folder import BadExport, load, table_rows
@@ -36,6 +35,7 @@ from agents.models import (
     Trajectory,
 )
 from agents.recorded import folded
+from agents.whole_config import parse
 
 CHUNK_ROWS = 500
 #: What stands for a record of tokens that the exporter could not read either.

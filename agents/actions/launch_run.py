@@ -6,10 +6,10 @@ from typing import Any
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 
-from agents import config as run_config
-from agents import events
+from agents import events, whole_config
 from agents.actions.errors import Refused
 from agents.actions.import_task_set import BadTaskSet, import_task_set
+from agents.config import CONFIG_VERSION, AgentSettings, BadConfig
 from agents.core import plain_text
 from agents.models import Project, Run, Task, TaskSet
 from agents.web import access
@@ -44,19 +44,20 @@ def launch_run(
     if idempotency_key and (earlier := _earlier(project, idempotency_key)):
         return earlier
     if why := plain_text.problem(name):
-        raise run_config.BadConfig({"name": f"it {why}"})
+        raise BadConfig({"name": f"it {why}"})
     if len(name) > MAX_NAME:
-        raise run_config.BadConfig({"name": f"it has {len(name)} characters; at most {MAX_NAME} are kept"})
-    config = run_config.preset(preset, **(settings or {})) if preset else run_config.parse(settings or {})
+        raise BadConfig({"name": f"it has {len(name)} characters; at most {MAX_NAME} are kept"})
+    config = whole_config.preset(preset, settings or {}) if preset else whole_config.parse(settings or {})
     try:
         task_set = import_task_set(config.task_set)
     except BadTaskSet as error:
-        raise run_config.BadConfig({"task_set": str(error)}) from error
+        raise BadConfig({"task_set": str(error)}) from error
     if "eval_tasks" not in (settings or {}):
         config = config.model_copy(update={"eval_tasks": min(config.eval_tasks, _num_heldout(task_set))})
     _check_tasks(task_set, config)
     _check_policy(config)
     _check_fit(config)
+    complete = config.model_dump(mode="json")
     try:
         with transaction.atomic():
             run = Run.objects.create(
@@ -64,10 +65,10 @@ def launch_run(
                 task_set=task_set,
                 name=name or preset or config.task_set[-MAX_NAME:],
                 preset=preset or "",
-                config=config.model_dump(mode="json"),
-                config_version=run_config.CONFIG_VERSION,
+                config=complete,
+                config_version=CONFIG_VERSION,
                 seed=config.seed,
-                policy_kind=config.policy_kind,
+                policy_kind=complete["policy_kind"],
                 idempotency_key=idempotency_key,
                 created_by=user,
             )
@@ -83,22 +84,22 @@ def _earlier(project: Project, key: str) -> Run | None:
     return Run.objects.filter(project=project, idempotency_key=key).first()
 
 
-def _check_policy(config: run_config.RunConfig) -> None:
+def _check_policy(config: AgentSettings) -> None:
     """A folder of one's own must have what proxy, engine and trainer load."""
     if not config.policy_path:
         return
     folder = Path(config.policy_path)
     if not folder.is_dir():
-        raise run_config.BadConfig({"policy_path": f"{folder} is not a folder on this machine"})
+        raise BadConfig({"policy_path": f"{folder} is not a folder on this machine"})
     if absent := [name for name in POLICY_FILES if not (folder / name).is_file()]:
-        raise run_config.BadConfig({"policy_path": f"{folder} lacks {', '.join(absent)}"})
+        raise BadConfig({"policy_path": f"{folder} lacks {', '.join(absent)}"})
 
 
 def _num_heldout(task_set: TaskSet) -> int:
     return task_set.tasks.filter(split=Task.Split.HELDOUT).count()
 
 
-def _check_fit(config: run_config.RunConfig) -> None:
+def _check_fit(config: AgentSettings) -> None:
     """What the harness sends must be sayable in the policy's chat template."""
     # Templates and tokenizers are loaded by those who launch, not by every command that could.
     from agents.proxy.families import BadPolicyFolder
@@ -108,12 +109,12 @@ def _check_fit(config: run_config.RunConfig) -> None:
     try:
         found = fit(config.harness, policy_folder(config))
     except (BadPolicyFolder, OSError) as error:
-        raise run_config.BadConfig({"policy_path": f"this policy cannot be rendered: {error}"}) from error
+        raise BadConfig({"policy_path": f"this policy cannot be rendered: {error}"}) from error
     if found is not None and found.problem:
-        raise run_config.BadConfig({"harness": found.problem})
+        raise BadConfig({"harness": found.problem})
 
 
-def _check_tasks(task_set: TaskSet, config: run_config.RunConfig) -> None:
+def _check_tasks(task_set: TaskSet, config: AgentSettings) -> None:
     """Training tasks must exist, and as many held-out ones as an evaluation takes."""
     problems = {}
     if not task_set.tasks.filter(split=Task.Split.TRAIN).exists():
@@ -122,4 +123,4 @@ def _check_tasks(task_set: TaskSet, config: run_config.RunConfig) -> None:
     if config.eval_every_steps and config.eval_tasks > num_heldout:
         problems["eval_tasks"] = f"{config.eval_tasks} asked, but task set {task_set.name!r} holds out {num_heldout}"
     if problems:
-        raise run_config.BadConfig(problems)
+        raise BadConfig(problems)

@@ -19,7 +19,7 @@ from agents import events
 from agents.actions.enforce_retention import workspace_days
 from agents.actions.errors import NotFound, Refused, check_reason
 from agents.actions.finish_execution import harness_end, judged, write_assessment
-from agents.config import readable
+from agents.config import AgentSettings
 from agents.core import outcome
 from agents.core.advantage import mean_and_std
 from agents.core.outcome import Outcome, Result, Verdict
@@ -142,7 +142,7 @@ def _take_effect(execution: Execution, group: Group, result: Result, new: Assess
     old = {"reward": execution.reward, "mean": group.reward_mean}
     execution.outcome, execution.reason_code, execution.reason = result.outcome, result.reason_code, result.reason
     execution.reward = result.reward
-    penalty = readable(execution.run.config)["malformed_penalty"]
+    penalty = AgentSettings.readable(execution.run.config)["malformed_penalty"]
     assert result.reward is not None
     execution.training_reward = outcome.training_reward(result.reward, harness_end(execution), penalty)
     execution.save(update_fields=["outcome", "reason_code", "reason", "reward", "training_reward"])

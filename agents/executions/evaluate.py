@@ -8,7 +8,7 @@ import time
 from django.db import InterfaceError, OperationalError
 
 from agents.actions.finish_execution import finish_execution
-from agents.config import RunConfig
+from agents.config import AgentSettings
 from agents.core.bounds import storable
 from agents.core.outcome import Reason, Status, Verdict
 from agents.executions import disk, leases
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 SHORT_S = 60.0
 
 
-def is_short(site: Worksite, config: RunConfig) -> bool:
+def is_short(site: Worksite, config: AgentSettings) -> bool:
     """Whether the evaluator needs no thread of its own: its limits are short, and it needs no files but those here."""
     verifier = site.task.config.verifier
     return verifier.environment_mode == "shared" and min(config.evaluation_timeout_s, verifier.timeout_s) <= SHORT_S
@@ -92,7 +92,7 @@ def _judge(worker: Worker, lease: Lease) -> tuple[Verdict, Worksite | None]:
         return _crashed(f"{type(error).__name__}: {error}"), None
 
 
-def evaluation_of(config: RunConfig) -> Evaluation:
+def evaluation_of(config: AgentSettings) -> Evaluation:
     """How a run has work evaluated."""
     return Evaluation(config.reward_key, config.evaluation_timeout_s, config.reward_sentinels)
 

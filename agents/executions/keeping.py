@@ -15,7 +15,7 @@ from pathlib import Path
 from django.db import connection
 from django.utils import timezone
 
-from agents.config import RunConfig
+from agents.config import AgentSettings
 from agents.executions import lease_rows
 from agents.executions.leases import Lease, brief_connection, persistently
 from agents.harness.sandbox.archive import TooLarge, pack
@@ -61,7 +61,7 @@ def _write(found: dict[str, object]) -> None:
         cursor.execute(lease_rows.KEPT, found)
 
 
-def _pack(home: Path, config: RunConfig, workspace: Workspace, target: Path) -> str:
+def _pack(home: Path, config: AgentSettings, workspace: Workspace, target: Path) -> str:
     """Why nothing was kept; empty when it was."""
     if not workspace.root.is_dir():
         return "its file tree was gone when its evaluation began"

@@ -22,7 +22,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, close_old
 from django.db.models.functions import Now
 from psycopg_pool import PoolTimeout
 
-from agents.config import RunConfig, parse
+from agents.config import AgentSettings
 from agents.core.outcome import HarnessEnd, Reason
 from agents.executions import lease_rows, outages, proxies
 from agents.models import Execution, Run
@@ -52,7 +52,7 @@ class Lease:
     run_id: int
     task_path: Path
     task_digest: str
-    config: RunConfig
+    config: AgentSettings
     key: str = ""
     #: Where the proxy that owns the attempt is reached; None: at the worker's default.
     proxy_socket: Path | None = None
@@ -159,9 +159,9 @@ def _lease(row: Any, **more: Any) -> Lease:
 
 
 @lru_cache(maxsize=64)
-def _config(text: str) -> RunConfig:
+def _config(text: str) -> AgentSettings:
     """Executions of one run share it."""
-    return parse(json.loads(text))
+    return AgentSettings.parse(json.loads(text))
 
 
 def _end(row: Any) -> HarnessEnd:

@@ -18,7 +18,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from agents.actions.reassess_execution import fail_reassessment, finish_reassessment
-from agents.config import parse
+from agents.config import AgentSettings
 from agents.core.bounds import storable
 from agents.executions import disk
 from agents.executions.evaluate import evaluation_of
@@ -66,7 +66,7 @@ def reassess_next(worker: Worker) -> bool:
 
 def _assess(worker: Worker, wish: Reassessment, place: Path) -> None:
     execution, task = wish.execution, wish.execution.group.task
-    config = parse(execution.run.config)
+    config = AgentSettings.parse(execution.run.config)
     kept = KeptWorkspace.objects.filter(execution=execution, attempt=wish.attempt, deleted_at=None).first()
     if kept is None or not Path(kept.path).is_file():
         _fail(wish, f"what execution {execution.pk} left is gone from {socket.gethostname()}")

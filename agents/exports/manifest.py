@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from agents.config import CONFIG_VERSION, MAX_SEED, BadConfig, parse
+from agents.config import CONFIG_VERSION, MAX_SEED, BadConfig
 from agents.core.bounds import MAX_COUNT, storable
 from agents.exports.tables import TABLES
+from agents.whole_config import parse
 
 #: Bytes of a manifest: it holds the settings and a line for each file.
 MAX_BYTES = 64 << 20
@@ -108,9 +109,9 @@ def _of_settings(run: RunFacts) -> list[str]:
     if run.config_version != CONFIG_VERSION:
         return [f"run.config_version is {run.config_version}; this version of Gyre reads {CONFIG_VERSION}"]
     try:
-        config = parse(run.config)
+        policy_kind = parse(run.config).model_dump()["policy_kind"]
     except BadConfig as error:
         return [f"run.config.{name}: {why}" for name, why in error.problems.items()]
-    if run.policy_kind != config.policy_kind:
-        return [f"run.policy_kind is {run.policy_kind!r}, but its settings say {config.policy_kind!r}"]
+    if run.policy_kind != policy_kind:
+        return [f"run.policy_kind is {run.policy_kind!r}, but its settings say {policy_kind!r}"]
     return []

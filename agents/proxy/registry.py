@@ -10,7 +10,7 @@ from typing import Any
 
 from psycopg_pool import PoolTimeout
 
-from agents.config import RunConfig
+from agents.config import AgentSettings
 from agents.proxy.forward import Elsewhere
 from agents.proxy.ownership import Identity, Ownership
 from agents.proxy.profiles import profile
@@ -153,7 +153,7 @@ class Sessions:
         row = await self._owned(key) if key else None
         if row is None:
             return None
-        config = RunConfig.model_validate(row.config)
+        config = AgentSettings.model_validate(row.config)
         session = Session(
             execution=row,
             config=config,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agents.config import RunConfig
+from agents.config import AgentSettings, PolicySettings
 from agents.proxy.archive import Archive
 from agents.proxy.budget import budget
 from agents.proxy.canonical import ModelRequest
@@ -53,7 +53,7 @@ class HeldClock:
 @dataclass(slots=True, eq=False)
 class Session:
     execution: ExecutionRow
-    config: RunConfig
+    config: AgentSettings
     profile: Profile
     rendering: Rendering
     history: CallHistory = field(init=False)
@@ -153,6 +153,6 @@ class Session:
         self.next_number = max((row.number for row in rows), default=-1) + 1
 
 
-def policy_folder(config: RunConfig) -> Path:
+def policy_folder(config: PolicySettings) -> Path:
     """Where a run's tokenizer and template are."""
     return Path(config.policy_path) if config.policy_path else BUNDLED_POLICY

@@ -14,12 +14,12 @@ import psycopg
 from psycopg.rows import dict_row, namedtuple_row
 from psycopg_pool import AsyncConnectionPool
 
+from agents.channels import CELLS_CHANNEL
 from agents.core.bounds import storable
 from agents.eventlog import appending
 from agents.proxy.ownership import DEAD_AFTER_S, Identity
 
 APPLICATION_NAME = "gyre-proxy"
-CELLS_CHANNEL = "gyre_cells"
 #: How long a statement waits for a free connection; then the database counts as gone.
 CONNECTION_WITHIN_S = 5.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from agents.config import readable
+from agents.config import AgentSettings
 from agents.models import Call, Execution, Group
 from agents.web.executions import draws, selection_record, trajectories
 from agents.web.outline import CallFact, Selection
@@ -69,7 +69,7 @@ def calls_on(execution: Execution, numbers: list[int]) -> list[Call]:
 
 def selection_of(execution: Execution) -> Selection:
     """What selection did with it (docs/algorithms.md §7), for the outline's reasons."""
-    config, record = readable(execution.run.config), selection_record(execution)
+    config, record = AgentSettings.readable(execution.run.config), selection_record(execution)
     rows = trajectories(execution)
     return Selection(
         record=record,

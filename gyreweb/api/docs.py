@@ -19,10 +19,10 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from agents.config import allowed
 from agents.web.api_tokens import tokens_of
 from gyreweb.api.schema import SCOPE
 from gyreweb.pages.shell import page, show, viewer_of
+from scheduler.config import allowed
 
 METHODS = ("get", "post", "patch", "put", "delete")
 

@@ -8,7 +8,7 @@ from typing import Any
 from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerFieldExtension
 from drf_spectacular.openapi import AutoSchema
 
-from agents.config import RunConfig
+from scheduler.config import RunConfig
 
 SCOPE = "x-required-scope"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from rest_framework import serializers as s
 
-from agents.config import preset_names, readable
 from agents.core import plain_text
+from scheduler.config import RunConfig, preset_names
 from scheduler.simulator.whatif.question import CHOICES, MAX_SEEDS, MIN_SEEDS, SPANS, USUAL_SEEDS
 
 
@@ -51,7 +51,7 @@ class Body(s.Serializer[Any]):
 
 
 class SettingsField(s.DictField):
-    """Run settings by name. `agents.config.RunConfig` checks them."""
+    """Run settings by name. `scheduler.config.RunConfig` checks them."""
 
 
 class StoredObject(s.DictField):
@@ -111,7 +111,7 @@ class Run(s.Serializer[Any]):
     finished_at = s.DateTimeField(allow_null=True)
 
     def get_steps(self, run: Any) -> int:
-        return int(readable(run.config)["steps"])
+        return int(RunConfig.readable(run.config)["steps"])
 
 
 class RunDetail(Run):

@@ -29,7 +29,6 @@ from django.db.models import Max, Min
 from django.db.models.functions import Now
 
 from agents.actions.import_task_set import import_task_set
-from agents.config import preset
 from agents.harness.drivers import DRIVERS
 from agents.harness.sandbox.base import SandboxSpec
 from agents.harness.sandbox.client import SandboxServer
@@ -40,6 +39,7 @@ from agents.proxy.scripted import ScriptedEngine, serve
 from gyreweb.bench import bare, counted
 from gyreweb.bench.figures import Figure
 from gyreweb.bench.plant import WORKERS, Plant, Tree, servers
+from scheduler.config import preset
 from scheduler.models import Cell
 
 #: A burst of the quickstart: two batches of eight groups, at most 128 executions at once.

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agents.config import preset
 from agents.models import Execution, Group, Project, Run, Task, TaskSet
+from scheduler.config import preset
 from scheduler.models import Cell
 
 REPO_ROOT = Path(__file__).resolve().parents[2]

@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gyreweb import env, homefolder
-from gyreweb.embedded import process, watcher
+from gyreweb.embedded import process
 from gyreweb.embedded.errors import EmbeddedError
 from gyreweb.embedded.postgres import Postgres
 from gyreweb.embedded.valkey import Valkey
 
 DATABASE_VARIABLE = "DATABASE_URL"
 REDIS_VARIABLE = "REDIS_URL"
+
+WATCHER = Path(__file__).with_name("watcher.py")
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def _watch(home: Path) -> None:
     """Have a watcher, unless there is one. Under the guard, so that none is just about to end."""
     alive = str(_alive_file(home))
     if process.find(_watcher_file(home), alive) is None:
-        command = [sys.executable, "-I", "-S", watcher.__file__, alive, str(home)]
+        command = [sys.executable, "-I", "-S", str(WATCHER), alive, str(home)]
         started = process.start("watcher", command, home / "logs" / "embedded.log", {"LC_ALL": "C.UTF-8"})
         _watcher_file(home).write_text(f"{started.pid}\n")
 

@@ -10,12 +10,12 @@ from typing import Any
 from django.urls import reverse
 from django.utils import timezone
 
-from agents.config import readable
 from agents.core.exclusion import ExclusionTotals, totals
 from agents.report import group_exclusions
 from agents.web import runs as run_queries
 from agents.web.runs import OutcomeCounts, StepReward
 from gyreweb.templatetags.gyre import duration
+from scheduler.config import RunConfig
 from scheduler.web import cells as cell_queries
 from trainers.web import batches as batch_queries
 from trainers.web.batches import Staleness
@@ -39,7 +39,7 @@ class RunFacts:
 
     def __init__(self, run: Any, now: datetime | None = None) -> None:
         self.run = run
-        self.config: dict[str, Any] = readable(run.config)
+        self.config: dict[str, Any] = RunConfig.readable(run.config)
         self.now = now or timezone.now()
 
     @cached_property

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from agents import config as run_config
-from agents.config import RunConfig
+from scheduler import config as run_config
+from scheduler.config import RunConfig
 
 SECTIONS: list[tuple[str, list[str]]] = [
     ("Task and agent", ["task_set", "policy_path", "harness", "harness_version", "seed"]),
@@ -31,7 +31,7 @@ SECTIONS: list[tuple[str, list[str]]] = [
     (
         "Sampling",
         [
-            *("temperature", "top_p", "max_new_tokens"),
+            *("temperature", "max_new_tokens"),
             *("context_tokens", "policy_context_tokens", "kv_on_update"),
         ],
     ),

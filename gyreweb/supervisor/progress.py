@@ -1,9 +1,9 @@
 """A run's progress in one line."""
 
 from agents import facade as agents
-from agents.config import readable
 from agents.models import Run
 from scheduler import facade as scheduler
+from scheduler.config import RunConfig
 
 NUM_RECENT = 128
 
@@ -17,7 +17,7 @@ def line(run: Run) -> tuple[str, str]:
     )
     parts = [
         f"run {run.pk} {run.state}",
-        f"step {run.version}/{readable(run.config)['steps']}",
+        f"step {run.version}/{RunConfig.readable(run.config)['steps']}",
         f"pass rate {_percent(agents.recent_pass_rate(run.pk, NUM_RECENT))}",
         *([f"held-out reward {means[-1]:.2f}"] if (means := scheduler.evaluation_means(run.pk)) else []),
         f"waterlevel {run.waterlevel}",

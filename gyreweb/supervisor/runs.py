@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
-from agents import config, facade
+from agents import facade
 from agents.actions.change_run_state import resume_run
 from agents.actions.launch_run import default_project, launch_run
 from agents.models import Run
 from gyreweb.supervisor.errors import CannotStart
+from scheduler import config
 
 
 def run_to_watch(preset: str, seed: int | None, exact: bool, notice: Callable[[str], None]) -> Run:

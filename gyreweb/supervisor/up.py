@@ -7,7 +7,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents import config
 from gyreweb import embedded, env, reach, variables
 from gyreweb.embedded import ports as tcp
 from gyreweb.supervisor import cellnetwork, record
@@ -17,6 +16,7 @@ from gyreweb.supervisor.errors import CannotStart, StopRequested
 from gyreweb.supervisor.services import Ports, all_services, environment
 from gyreweb.supervisor.signals import Signals
 from gyreweb.supervisor.watch import TICK_S, Watch
+from scheduler import config
 
 #: ONCE has nobody at hand for a run that waits for a person.
 PATIENCE_S = 300.0

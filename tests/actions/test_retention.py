@@ -8,8 +8,8 @@ from django.utils import timezone
 
 from agents.actions import enforce_retention as agents_retention
 from agents.actions.launch_run import default_project
-from agents.config import preset
 from agents.models import Assessment, Execution, Group, RequestBody, Run, Task, TaskSet
+from scheduler.config import preset
 from trainers.actions import enforce_retention as trainers_retention
 from trainers.models import Batch, Checkpoint, MicroStep
 

@@ -8,8 +8,8 @@ from agents.actions.cancel_execution import cancel_execution
 from agents.actions.change_run_state import pause_run, resume_run, stop_run
 from agents.actions.errors import Refused
 from agents.actions.launch_run import default_project
-from agents.config import preset
 from agents.models import Execution, Group, Run, RunEvent, Task, TaskSet
+from scheduler.config import preset
 
 pytestmark = pytest.mark.django_db
 

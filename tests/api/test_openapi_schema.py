@@ -10,10 +10,10 @@ import yaml
 from django.test import Client
 from django.urls import get_resolver
 
-from agents.config import RunConfig
 from agents.web.access import ALL_SCOPES
 from gyreweb.api import serializers
 from gyreweb.env import REPO_ROOT
+from scheduler.config import RunConfig
 
 COMMITTED = REPO_ROOT / "docs" / "openapi.yaml"
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from agents.config import BadConfig, RunConfig, allowed, parse, preset, preset_names, readable
+from agents.config import AgentSettings, BadConfig
+from scheduler.config import RunConfig, SchedulingSettings, allowed, parse, preset, preset_names
+from trainers.config import TrainingSettings
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -19,6 +21,11 @@ def test_an_unknown_setting_is_refused_by_name() -> None:
     with pytest.raises(BadConfig) as refused:
         parse({"rho_mim": 0.5})
     assert "known settings" in refused.value.problems["rho_mim"]
+
+
+def test_a_setting_that_is_called_like_an_argument_is_refused_as_any_unknown_one() -> None:
+    with pytest.raises(BadConfig, match="unknown setting"):
+        preset("quickstart", **{"name": "x"})
 
 
 def test_every_ill_typed_setting_is_named_at_once() -> None:
@@ -101,7 +108,22 @@ def test_numbers_and_texts_that_no_column_or_clock_holds_are_refused(name: str, 
 
 @pytest.mark.parametrize("stored", [None, [], "x", {"steps": "many", "cells": 3}, {"cells": 3, "evil": 1}])
 def test_a_stored_config_is_readable_whatever_it_is(stored: object) -> None:
-    found = readable(stored)
+    found = RunConfig.readable(stored)
     assert set(found) == set(RunConfig.model_fields)
     assert found["steps"] == 48
     assert found["cells"] == (3 if isinstance(stored, dict) else 8)
+
+
+def test_a_setting_that_is_no_more_is_accepted_with_its_old_value_alone() -> None:
+    assert parse({"top_p": 1.0}) == parse({})
+    with pytest.raises(BadConfig, match="unknown setting"):
+        parse({"top_p": 0.9})
+
+
+def test_each_package_takes_its_own_settings_out_of_the_whole() -> None:
+    complete = preset("quickstart").model_dump(mode="json")
+    parts = [
+        part.parse(complete).model_dump(mode="json") for part in (AgentSettings, TrainingSettings, SchedulingSettings)
+    ]
+    assert {name: value for part in parts for name, value in part.items()} == complete
+    assert all(len(part) < len(complete) for part in parts)

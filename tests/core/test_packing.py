@@ -5,12 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.core.packing import PackItem, assign, pack
+from agents.core.codec import NodeTokens
+from agents.core.trained import TrainedTrajectory
+from trainers.core.packing import assign, pack
 from trainers.core.payload import Payload, check
 
 
 @st.composite
-def items(draw: st.DrawFn) -> list[PackItem]:
+def items(draw: st.DrawFn) -> list[TrainedTrajectory]:
     made = []
     for number in range(draw(st.integers(0, 6))):
         n = draw(st.integers(1, 20))
@@ -18,12 +20,15 @@ def items(draw: st.DrawFn) -> list[PackItem]:
         targets = rng.random(n) < 0.5
         targets[0] = False
         made.append(
-            PackItem(
-                ids=np.full(n, number, np.int32),
-                targets=targets,
-                logprobs=-rng.random(n).astype(np.float32),
-                versions=rng.integers(0, 3, n).astype(np.int32),
-                samplers=rng.integers(0, 3, n).astype(np.int32),
+            TrainedTrajectory(
+                NodeTokens(
+                    ids=np.full(n, number, np.int32),
+                    sampled=targets,
+                    logprobs=-rng.random(n).astype(np.float32),
+                    versions=rng.integers(0, 3, n).astype(np.int32),
+                    samplers=rng.integers(0, 3, n).astype(np.int32),
+                ),
+                targets,
                 weight=1 / (number + 1),
                 advantage=float(number) - 2,
             )
@@ -43,16 +48,16 @@ def pieces(payloads: list[Payload]) -> dict[int, tuple[Payload, slice]]:
 
 
 @given(items(), st.integers(20, 60))
-def test_each_trajectory_is_in_one_micro_step_with_all_it_brought(made: list[PackItem], capacity: int) -> None:
+def test_each_trajectory_is_in_one_micro_step_with_all_it_brought(made: list[TrainedTrajectory], capacity: int) -> None:
     payloads = pack(made, capacity)
     found = pieces(payloads)
     assert sorted(found) == list(range(len(made)))
     for number, (payload, where) in found.items():
         item, at = made[number], made[number].targets
-        assert payload.input_ids[where].tolist() == item.ids.tolist()
+        assert payload.input_ids[where].tolist() == item.tokens.ids.tolist()
         assert payload.target_mask[where].tolist() == at.tolist()
-        assert payload.behaviour_logprobs[where][at].tolist() == item.logprobs[at].tolist()
-        assert payload.versions[where][at].tolist() == item.versions[at].tolist()
+        assert payload.behaviour_logprobs[where][at].tolist() == item.tokens.logprobs[at].tolist()
+        assert payload.versions[where][at].tolist() == item.tokens.versions[at].tolist()
         assert set(payload.weights[where][at].tolist()) <= {float(np.float32(item.weight))}
         assert set(payload.advantages[where][at].tolist()) <= {item.advantage}
         assert not payload.weights[where][~at].any()
@@ -61,7 +66,7 @@ def test_each_trajectory_is_in_one_micro_step_with_all_it_brought(made: list[Pac
 
 @given(items(), st.integers(20, 60))
 def test_targets_share_a_sequence_exactly_if_one_call_sampled_them_in_one_trajectory(
-    made: list[PackItem], capacity: int
+    made: list[TrainedTrajectory], capacity: int
 ) -> None:
     for payload in pack(made, capacity):
         check(payload)
@@ -69,7 +74,7 @@ def test_targets_share_a_sequence_exactly_if_one_call_sampled_them_in_one_trajec
         for start, end in zip(payload.cu_seqlens[:-1], payload.cu_seqlens[1:], strict=True):
             number = int(payload.input_ids[start])
             for at in np.flatnonzero(payload.target_mask[start:end]):
-                owner = (number, int(made[number].samplers[at]))
+                owner = (number, int(made[number].tokens.samplers[at]))
                 pairs.setdefault(int(payload.call_ids[start + at]), set()).add(owner)
         assert all(len(owners) == 1 for owners in pairs.values())
         assert len(set().union(*pairs.values())) == len(pairs)

@@ -6,8 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.core.codec import NodeTokens
+from agents.core.trained import TrainedTrajectory
 from trainers.core.loss import LossKind, LossSettings, token_loss
-from trainers.core.packing import PackItem, pack
+from trainers.core.packing import pack
 from trainers.core.payload import Payload, decode_payload, encode_payload
 
 KINDS: list[LossKind] = ["ppo_clip", "ppo_clip_behaviour", "cispo", "gspo", "reinforce_is"]
@@ -15,7 +17,7 @@ VOCABULARY = 7
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> list[PackItem]:
+def batches(draw: st.DrawFn) -> list[TrainedTrajectory]:
     """Trajectories of a few executions; those of one execution share advantage and weight."""
     rng = np.random.default_rng(draw(st.integers(0, 2**16)))
     items = []
@@ -26,12 +28,15 @@ def batches(draw: st.DrawFn) -> list[PackItem]:
             mask[0] = False
         weight = 1 / max(sum(int(mask.sum()) for mask in masks), 1)
         items += [
-            PackItem(
-                ids=rng.integers(0, VOCABULARY, n).astype(np.int32),
-                targets=mask,
-                logprobs=-rng.exponential(1.5, n).astype(np.float32),
-                versions=np.zeros(n, np.int32),
-                samplers=np.sort(rng.integers(0, 3, n)).astype(np.int32),
+            TrainedTrajectory(
+                NodeTokens(
+                    ids=rng.integers(0, VOCABULARY, n).astype(np.int32),
+                    sampled=mask,
+                    logprobs=-rng.exponential(1.5, n).astype(np.float32),
+                    versions=np.zeros(n, np.int32),
+                    samplers=np.sort(rng.integers(0, 3, n)).astype(np.int32),
+                ),
+                mask,
                 weight=weight,
                 advantage=advantage,
             )
@@ -60,7 +65,7 @@ def gradient(payload: Payload, loss_settings: LossSettings) -> np.ndarray:
 @settings(max_examples=25)
 @given(items=batches(), capacity=st.integers(16, 64), data=st.data())
 def test_any_packing_in_any_order_gives_the_same_gradient_sum(
-    kind: LossKind, items: list[PackItem], capacity: int, data: st.DataObject
+    kind: LossKind, items: list[TrainedTrajectory], capacity: int, data: st.DataObject
 ) -> None:
     loss = LossSettings(kind)
     whole = sum(gradient(payload, loss) for payload in pack(items, 10_000))

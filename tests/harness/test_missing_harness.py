@@ -9,11 +9,12 @@ import pytest
 from agents import events
 from agents.actions.change_run_state import resume_run
 from agents.actions.expire_leases import expire_leases
-from agents.config import BadConfig, preset
+from agents.config import BadConfig
 from agents.executions import pauses
 from agents.executions.run import run_next
 from agents.executions.worker import Worker
 from agents.models import Execution, Run, RunEvent
+from scheduler.config import preset
 from tests.harness.conftest import SocketBackstage
 from tests.harness.rows import queue, write_task
 

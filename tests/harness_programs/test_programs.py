@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from agents.config import RunConfig, preset
 from agents.executions.evaluate import evaluate_next
 from agents.executions.run import run_next
 from agents.executions.worker import Worker
 from agents.harness.drivers import DRIVERS
 from agents.models import Run
+from scheduler.config import RunConfig, preset
 from tests.harness.rows import queue, write_task
 from tests.harness_programs.checks import examine, transcript
 from tests.harness_programs.conftest import ALL, DUMP, SLOW_S, Theatre

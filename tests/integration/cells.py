@@ -10,9 +10,9 @@ import psycopg
 import requests
 from django.utils import timezone
 
-from agents.config import preset
 from agents.models import Project, Run, TaskSet
 from scheduler.actions.launch_cells import launch_cells, stop_cells
+from scheduler.config import preset
 from scheduler.models import Cell, RoleChange
 from tests.support import waiting
 from trainers.core.payload import Payload, encode_payload

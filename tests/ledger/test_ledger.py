@@ -9,8 +9,8 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from agents.config import preset
 from agents.models import Group, Project, Run, RunEvent, Task, TaskSet
+from scheduler.config import preset
 from scheduler.models import Cell
 from trainers import ledger, publication
 from trainers.ledger import CellEpoch

@@ -10,8 +10,8 @@ import torch
 from django.core.management import CommandError, call_command
 from safetensors.torch import load_file
 
-from agents.config import preset
 from agents.models import Project, Run, TaskSet
+from scheduler.config import preset
 from trainers.cell.training import checkpoint
 from trainers.core.checkpoint_layout import WEIGHTS
 from trainers.models import Checkpoint

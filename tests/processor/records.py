@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from django.utils import timezone
 
-from agents.config import preset
 from agents.core.codec import CallDelta, encode_call
 from agents.core.outcome import HarnessEnd, Status, Verdict
 from agents.core.roles import Role
 from agents.models import Call, Execution, Group, Project, Run, Task, TaskSet
+from scheduler.config import preset
 from trainers.models import Batch
 
 DONE = HarnessEnd(exit_code=0)

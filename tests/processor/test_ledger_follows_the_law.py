@@ -1,7 +1,4 @@
-"""trainers.ledger in Postgres beside its model, trainers.core.claims, through random histories.
-
-See docs/algorithms.md §11.
-"""
+"""trainers.ledger in Postgres beside its model through random histories (docs/algorithms.md §11)."""
 
 import os
 from uuid import uuid4
@@ -21,8 +18,8 @@ from hypothesis.stateful import (
 from records import make_run
 
 from scheduler.models import Cell
+from tests.support.ledger_model import Ledger, Refused
 from trainers import ledger
-from trainers.core.claims import Ledger, Refused
 from trainers.models import Batch, MicroStep
 
 CORE, CELLS = 0, 3

@@ -14,12 +14,12 @@ from typing import Any
 
 import uvicorn
 
-from agents.config import RunConfig, preset
 from agents.core.codec import CallDelta, decode_call
 from agents.models import Call, Execution, Group, Project, Run, Task, TaskSet
 from agents.proxy.app import ProxyApp
 from agents.proxy.rendering import BUNDLED_POLICY, Rendering, rendering
 from agents.proxy.scripted import ScriptedEngine, Turn, serve
+from scheduler.config import RunConfig, preset
 from scheduler.models import Cell
 
 Reply = str | Turn | Callable[[list[int]], Turn]

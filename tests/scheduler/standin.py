@@ -28,7 +28,7 @@ KINDS = ("append", "copy", "read", "write")
 
 def make_run(state: str = Run.State.QUEUED, **settings: Any) -> Run:
     """A run on a task set with four kinds, eight training tasks and four held-out ones of each."""
-    from agents.config import preset
+    from scheduler.config import preset
 
     project, _ = Project.objects.get_or_create(slug="lab", defaults={"name": "Lab"})
     task_set, new = TaskSet.objects.get_or_create(name="four-kinds", digest="0" * 64, defaults={"path": "/nowhere"})

@@ -14,9 +14,9 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
-from agents import config as run_config
 from agents import events
 from agents.models import Execution, Group, Project, Run, RunEvent, Task, TaskSet
+from scheduler import config as run_config
 from scheduler.models import Burst, Cell, Decision, Evaluation, Override, RoleChange
 from tests.support.demo_execution import fill_execution
 from trainers.models import Batch, Checkpoint, HandIn, MicroStep, WeightVersion

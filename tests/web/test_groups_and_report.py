@@ -113,7 +113,7 @@ def test_a_false_fork_shows_the_first_tokens_that_differ(browser: Client, made: 
     ],
 )
 def test_an_empty_page_says_what_to_do_next(browser: Client, project: Project, page: str, next_step: str) -> None:
-    from agents import config
+    from scheduler import config
 
     settings = config.preset("quickstart").model_dump(mode="json")
     run = Run.objects.create(

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from agents import config
 from agents.models import Run, Task
 from gyreweb.pages import launch_form
+from scheduler import config
 from tests.proxy import policies
 
 

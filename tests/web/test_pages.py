@@ -17,7 +17,7 @@ RUN_PAGES = ("", "executions/", "groups/", "report/", "cells/", "decisions/", "b
 
 
 def _empty_run(project: Project) -> Run:
-    from agents import config
+    from scheduler import config
 
     settings = config.preset("quickstart").model_dump(mode="json")
     return Run.objects.create(

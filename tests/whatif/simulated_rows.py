@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from django.utils import timezone
 
-from agents import config as run_config
 from agents.models import Call, Execution, Group, Project, Run, Task
+from scheduler import config as run_config
 from scheduler.models import Burst, Cell, RoleChange
 from scheduler.simulator.core.parts import SimCell, SimGroup
 from scheduler.simulator.core.pool import Execution as SimExecution

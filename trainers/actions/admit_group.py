@@ -9,7 +9,7 @@ from django.db.models import F
 from agents import facade
 from agents.actions.admit_executions import Terms, admit_executions
 from agents.actions.errors import Refused
-from trainers.core.packing import PackItem, pack
+from trainers.core.packing import pack
 from trainers.core.payload import encode_payload
 from trainers.models import Batch, MicroStep
 
@@ -31,18 +31,6 @@ def admit_group(batch_id: int, group_id: int, *, j_max: int | None = None, max_s
             config["j_max"] if j_max is None else j_max,
         )
         admitted = admit_executions(group_id, terms)
-        items = [
-            PackItem(
-                trained.tokens.ids,
-                trained.targets,
-                trained.tokens.logprobs,
-                trained.tokens.versions,
-                trained.tokens.samplers,
-                trained.weight,
-                trained.advantage,
-            )
-            for trained in admitted.trajectories
-        ]
         first = MicroStep.objects.filter(batch=batch).count()
         rows = [
             MicroStep(
@@ -53,7 +41,7 @@ def admit_group(batch_id: int, group_id: int, *, j_max: int | None = None, max_s
                 num_trajectories=payload.num_trajectories,
                 payload=encode_payload(payload),
             )
-            for index, payload in enumerate(pack(items, config["tokens_per_micro_step"]))
+            for index, payload in enumerate(pack(admitted.trajectories, config["tokens_per_micro_step"]))
         ]
         MicroStep.objects.bulk_create(rows)
         Batch.objects.filter(pk=batch_id).update(

@@ -9,10 +9,10 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from agents import eventlog
+from agents.channels import CELLS_CHANNEL
 from trainers.ledger import CellEpoch
 
 Connection = psycopg.Connection[Any]
-CHANNEL = "gyre_cells"
 #: Phase of a cell in rollout whose engine is between two weight versions: the proxies route nothing to it.
 TAKES_WEIGHTS = "weights"
 
@@ -98,7 +98,7 @@ def report(connection: Connection, cell: CellEpoch, *, notify: bool = False, **c
     with connection.transaction():
         done = connection.execute(query)
         if notify:
-            connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, str(cell.run_id)))
+            connection.execute("SELECT pg_notify(%s, %s)", (CELLS_CHANNEL, str(cell.run_id)))
     return done.rowcount == 1
 
 

@@ -4,9 +4,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.config import RunConfig
 from trainers.cell.cell_row import RunFacts
 from trainers.cell.training.trainer import TrainerSettings
+from trainers.config import TrainingSettings
 from trainers.core.loss import LossSettings
 from trainers.ledger import CellEpoch
 
@@ -18,7 +18,7 @@ KV_BYTES = 512 << 20
 class CellSettings:
     cell: CellEpoch
     is_core: bool
-    config: RunConfig
+    config: TrainingSettings
     seed: int
     version: int
     home: Path
@@ -46,7 +46,7 @@ class CellSettings:
 
 def of_run(cell: CellEpoch, facts: RunFacts) -> CellSettings:
     """Raises KeyError when GYRE_HOME is not set, pydantic's ValidationError for a config this version cannot read."""
-    config = RunConfig.model_validate(facts.config)
+    config = TrainingSettings.model_validate(facts.config)
     return CellSettings(
         cell=cell,
         is_core=facts.is_core,
@@ -58,7 +58,7 @@ def of_run(cell: CellEpoch, facts: RunFacts) -> CellSettings:
     )
 
 
-def kv_tokens(config: RunConfig, hf_config: dict[str, int]) -> int:
+def kv_tokens(config: TrainingSettings, hf_config: dict[str, int]) -> int:
     """KV room of a CPU engine: all calls at full context, within a fixed budget of memory, at least one context."""
     head = hf_config.get("head_dim") or hf_config["hidden_size"] // hf_config["num_attention_heads"]
     token_bytes = 2 * hf_config["num_hidden_layers"] * hf_config["num_key_value_heads"] * head * 4
@@ -66,5 +66,5 @@ def kv_tokens(config: RunConfig, hf_config: dict[str, int]) -> int:
     return max(min(wanted, KV_BYTES // token_bytes), engine_context(config, hf_config))
 
 
-def engine_context(config: RunConfig, hf_config: dict[str, int]) -> int:
+def engine_context(config: TrainingSettings, hf_config: dict[str, int]) -> int:
     return min(config.policy_context_tokens or config.context_tokens, hf_config["max_position_embeddings"])

@@ -19,7 +19,6 @@ from rest_framework.views import APIView
 
 from agents.actions.reassess_execution import request_reassessment, why_not
 from agents.actions.reassess_executions import reassess_executions
-from agents.config import readable
 from agents.exports.formats import CONTENT_TYPES, encoded
 from agents.exports.rows import rows_of
 from agents.exports.tables import CSV_TABLES, FORMATS, TABLES
@@ -35,6 +34,7 @@ from gyreweb.api.auth import viewer_of
 from gyreweb.api.views.executions import FILTERS
 from gyreweb.api.views.runs import PAGE, PROBLEMS
 from gyreweb.pages.tokenizer import token_texts
+from scheduler.config import RunConfig
 
 
 class Groups(APIView):
@@ -172,7 +172,7 @@ class FalseForks(APIView):
         calls, next_key = _calls(request, run_id, "false_forks")
         rows = []
         for found in divergences(calls):
-            folder = readable(found.call.execution.run.config)["policy_path"]
+            folder = RunConfig.readable(found.call.execution.run.config)["policy_path"]
             texts = {side: "".join(token_texts(folder, getattr(found, side))) for side in ("expected", "found")}
             rows.append(vars(found) | {f"{side}_text": text for side, text in texts.items()})
         return Response(paging.page(shapes.FalseFork(rows, many=True).data, next_key))

@@ -7,7 +7,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from agents.actions.launch_run import default_project, launch_run
-from agents.config import BadConfig, preset_names
+from agents.config import BadConfig
+from scheduler.config import preset_names
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:

@@ -14,13 +14,13 @@ from django.views.decorators.http import require_GET, require_POST
 from agents.actions.cancel_execution import cancel_execution
 from agents.actions.errors import Refused
 from agents.actions.reassess_execution import request_reassessment, why_not
-from agents.config import readable
 from agents.replay import replay_draws
 from agents.web import access, calls, outline
 from agents.web import executions as execution_queries
 from agents.web import tokens as token_queries
 from gyreweb.pages.shell import page, show, viewer_of
 from gyreweb.pages.tokenizer import token_texts
+from scheduler.config import RunConfig
 
 ROWS_PER_PAGE = 200
 VIEWS = ("transcript", "tokens")
@@ -126,7 +126,7 @@ def _tokens(request: HttpRequest, found: Any, parents: dict[int, int | None], se
     at = _number(request.GET.get("at"))
     start = max(0, min(own - 32 if at is None else at, max(0, len(path) - 1)))
     rows = token_queries.window(path, trained, start, size)
-    texts = token_texts(readable(found.run.config)["policy_path"], [row.id for row in rows])
+    texts = token_texts(RunConfig.readable(found.run.config)["policy_path"], [row.id for row in rows])
     advantage = found.advantage
     return {
         "tokens": list(zip(rows, texts, strict=True)),

@@ -7,11 +7,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_GET, require_POST
 
-from agents import config as run_config
 from agents.actions.launch_run import default_project, launch_run
 from agents.web import access
 from gyreweb.pages import launch_form
 from gyreweb.pages.shell import page, show, viewer_of
+from scheduler import config as run_config
 
 
 @page

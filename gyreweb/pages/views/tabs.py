@@ -6,12 +6,12 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_GET
 
-from agents import config as run_config
 from agents.web import access
 from gyreweb.pages import fragments
 from gyreweb.pages.facts import RunFacts
 from gyreweb.pages.launch_form import SECTIONS, as_text
 from gyreweb.pages.shell import page, show, viewer_of
+from scheduler import config as run_config
 from scheduler.web import decisions as decision_queries
 from trainers.web import batches as batch_queries
 

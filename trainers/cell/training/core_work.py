@@ -12,37 +12,23 @@ from trainers import ledger, publication
 from trainers.cell import cell_row
 from trainers.cell.settings import CellSettings
 from trainers.cell.training import checkpoint
+from trainers.cell.training.gradient_work import GradientWork
 from trainers.cell.training.restore import restore
 from trainers.cell.training.trainer import Trainer
 from trainers.cell.transfer.endpoint import Endpoint, Publisher, TransferFailed, total_bytes, unflatten
 from trainers.cell.transfer.slots import GradientSlots
 from trainers.core.loss import LossMetrics
-from trainers.core.payload import Payload, decode_payload
-from trainers.ledger import Claim, Connection, OpenBatch
+from trainers.ledger import Connection, OpenBatch
 from trainers.publication import StepCommit
 
 log = logging.getLogger("gyre.core")
 
-CHUNK_MICRO_STEPS = 1
 
-
-def micro_step_metrics(metrics: LossMetrics, payload: Payload, version: int, seconds: float) -> dict[str, Any]:
-    """Stored with the micro-step; sums, so that those of a batch add up. `staleness` counts targets per age."""
-    ages = Counter((version - payload.versions[payload.target_mask]).tolist())
-    staleness = {str(age): num for age, num in sorted(ages.items())}
-    return {"loss": metrics.to_json(), "staleness": staleness, "seconds": round(seconds, 4)}
-
-
-class Core:
+class Core(GradientWork):
     """The cell that owns the optimizer. Its gradient sum lives in the trainer and dies with this process."""
 
     def __init__(self, settings: CellSettings, connection: Connection, trainer: Trainer, endpoint: Endpoint) -> None:
-        self.settings = settings
-        self.connection = connection
-        self.trainer = trainer
-        self.endpoint = endpoint
-        self.version = -1
-        self.sha256 = ""
+        super().__init__(settings, connection, trainer, endpoint)
         self.publisher = Publisher(endpoint, total_bytes(trainer.parameter_buffers()))
         self._slots = GradientSlots(endpoint, total_bytes(trainer.gradient_buffers()))
 
@@ -74,24 +60,14 @@ class Core:
             return False
         progress = ledger.progress(self.connection, self.settings.cell.run_id, batch.id)
         if progress.num_unclaimed:
-            claims = ledger.claim(self.connection, self.settings.cell, batch, CHUNK_MICRO_STEPS)
+            claims = self.claim_and_add(batch)
             if claims:
-                self._work(batch, claims)
+                ledger.count_own(self.connection, self.settings.cell, batch, uuid4(), claims)
             return bool(claims)
         if batch.sealed and not progress.num_uncounted:
             self._step(batch)
             return True
         return False
-
-    def _work(self, batch: OpenBatch, claims: list[Claim]) -> None:
-        started = time.monotonic()
-        payloads = [decode_payload(claim.payload) for claim in claims]
-        found = self.trainer.forward_backward(payloads)
-        seconds = (time.monotonic() - started) / len(claims)
-        for claim, payload, metrics in zip(claims, payloads, found, strict=True):
-            values = micro_step_metrics(metrics, payload, self.version, seconds)
-            ledger.record_metrics(self.connection, claim.id, values)
-        ledger.count_own(self.connection, self.settings.cell, batch, uuid4(), claims)
 
     def accept_offers(self) -> None:
         """Give every satellite a slot, and take what stands in one: verify, count, add."""

@@ -9,7 +9,7 @@ import torch
 from trainers import ledger
 from trainers.cell import cell_row
 from trainers.cell.settings import CellSettings
-from trainers.cell.training.core_work import CHUNK_MICRO_STEPS, micro_step_metrics
+from trainers.cell.training.gradient_work import GradientWork
 from trainers.cell.training.trainer import Trainer
 from trainers.cell.transfer.endpoint import (
     Endpoint,
@@ -21,7 +21,6 @@ from trainers.cell.transfer.endpoint import (
     total_bytes,
     unflatten,
 )
-from trainers.core.payload import decode_payload
 from trainers.ledger import Connection, OpenBatch
 
 log = logging.getLogger("gyre.satellite")
@@ -30,16 +29,11 @@ POLL_S = 0.05
 PULL_RETRY_S = 0.2
 
 
-class Satellite:
+class Satellite(GradientWork):
     """Holds a gradient sum of `num_summed` claimed micro-steps that the core does not have yet."""
 
     def __init__(self, settings: CellSettings, connection: Connection, trainer: Trainer, endpoint: Endpoint) -> None:
-        self.settings = settings
-        self.connection = connection
-        self.trainer = trainer
-        self.endpoint = endpoint
-        self.version = -1
-        self.sha256 = ""
+        super().__init__(settings, connection, trainer, endpoint)
         self.num_summed = 0
         self._batch_id = 0
         self._landing = Landing(endpoint, total_bytes(trainer.parameter_buffers()))
@@ -84,24 +78,13 @@ class Satellite:
             return batch.version > self.version and self.pull()
         self._batch_id = batch.id
         if ledger.progress(self.connection, cell.run_id, batch.id).num_unclaimed:
-            return self._work(batch)
+            claims = self.claim_and_add(batch)
+            self.num_summed += len(claims)
+            return bool(claims)
         if batch.sealed and self.num_summed:
             self.hand_in(batch)
             return True
         return False
-
-    def _work(self, batch: OpenBatch) -> bool:
-        claims = ledger.claim(self.connection, self.settings.cell, batch, CHUNK_MICRO_STEPS)
-        if claims:
-            started = time.monotonic()
-            payloads = [decode_payload(claim.payload) for claim in claims]
-            found = self.trainer.forward_backward(payloads)
-            self.num_summed += len(claims)
-            seconds = (time.monotonic() - started) / len(claims)
-            for claim, payload, metrics in zip(claims, payloads, found, strict=True):
-                values = micro_step_metrics(metrics, payload, self.version, seconds)
-                ledger.record_metrics(self.connection, claim.id, values)
-        return bool(claims)
 
     def leave(self) -> None:
         """Hand in what was summed, before the role changes."""

@@ -1,6 +1,6 @@
-"""trainers.core.claims under random histories: each micro-step counts once, whoever dies when.
+"""The model of the ledger in random histories: each micro-step counts once, whoever dies when.
 
-See docs/algorithms.md §11.
+docs/algorithms.md §11.
 """
 
 import pytest
@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from trainers.core.claims import Ledger, Refused
+from tests.support.ledger_model import Ledger, Refused
 
 CELLS = st.integers(0, 2)
 
