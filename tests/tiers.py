@@ -6,6 +6,7 @@ database is of the tier `database`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -46,6 +47,7 @@ def give_tier(item: pytest.Item) -> None:
     if tier in WITHOUT_SERVERS and _asks_for_servers(item):
         tier = "database"
     item.add_marker(tier)
+    item.user_properties.append(("tier", tier))
     if tier in LONGER_S and item.get_closest_marker("timeout") is None:
         item.add_marker(pytest.mark.timeout(LONGER_S[tier]))
 
@@ -74,6 +76,8 @@ def _folder(path: Path, config: pytest.Config) -> str:
 
 def seconds_by_tier(reports: Iterable[object]) -> dict[str, float]:
     """How long the tests of each tier took, fixtures included, most first."""
-    phases = [report for report in reports if isinstance(report, pytest.TestReport)]
-    spent = {tier: sum(phase.duration for phase in phases if tier in phase.keywords) for tier in TIERS}
-    return {tier: seconds for tier, seconds in sorted(spent.items(), key=lambda item: -item[1]) if seconds}
+    spent: Counter[str] = Counter()
+    for report in reports:
+        if isinstance(report, pytest.TestReport):
+            spent[dict(report.user_properties)["tier"]] += report.duration
+    return dict(spent.most_common())

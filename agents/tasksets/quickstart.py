@@ -13,7 +13,7 @@ SEED = 2026
 TRAIN_PER_KIND = 25
 HELDOUT_PER_KIND = 8
 #: Not in the repository: see `bundled`.
-FOLDER = Path(__file__).parent / "quickstart"
+FOLDER = Path(__file__).resolve().parent / "quickstart"
 
 
 def heldout_tasks(seed: int = SEED, per_kind: int = HELDOUT_PER_KIND) -> list[Task]:
