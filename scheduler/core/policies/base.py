@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from scheduler.core import supply
-from scheduler.core.dispatch import Proposal, strict_burst
+from scheduler.core.bursts import Proposal, strict_burst
 from scheduler.core.plan import Plan
 from scheduler.core.snapshot import Burst
 
@@ -26,7 +26,7 @@ class Policy(ABC):
 
     def next_burst(self, plan: Plan) -> Proposal:
         """How many groups to dispatch now."""
-        return strict_burst(plan)
+        return strict_burst(plan.snapshot, plan.settings)
 
     def heeds_ready(self, num_serving: int, concurrency: int, waterlevel: int) -> bool:
         """While a batch is in progress: may one more ready group move a cell? If unsure, yes.

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from scheduler.core import bursts
-from scheduler.core.dispatch import Proposal, strict_burst
+from scheduler.core.bursts import Proposal, strict_burst
 from scheduler.core.plan import Plan
 from scheduler.core.policies.elastic import Elastic
 from scheduler.core.settings import Settings
@@ -55,7 +55,7 @@ class ElasticPlus(Elastic):
         settings, snapshot = plan.settings, plan.snapshot
         size, shape = settings.groups_per_batch, bursts.shape(settings)
         if shape.lead:
-            return strict_burst(plan)  # bursts overlap already
+            return strict_burst(snapshot, settings)  # bursts overlap already
         outstanding = bursts.outstanding_groups(snapshot)
         needed = (settings.steps - snapshot.version) * size - outstanding
         if needed <= 0:
