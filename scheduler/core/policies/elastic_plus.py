@@ -36,7 +36,6 @@ CARRY_GAIN = 1.1
 class ElasticPlus(Elastic):
     kind: ClassVar[str] = "elastic+"
     mixes_bursts: ClassVar[bool] = True
-    heeds_durations: ClassVar[bool] = True
 
     def supply(self, plan: Plan) -> Supply:
         """One group is enough, whatever rho_min says."""
@@ -44,9 +43,6 @@ class ElasticPlus(Elastic):
 
     def hold_s(self, settings: Settings) -> float:
         return 0.0
-
-    def heeds_ready(self, num_serving: int, concurrency: int, waterlevel: int) -> bool:
-        return True
 
     def not_yet(self, plan: Plan, burst: Burst) -> str:
         return ""
