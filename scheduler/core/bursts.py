@@ -16,6 +16,14 @@ class Shape(NamedTuple):
     lead: int
 
 
+class Proposal(NamedTuple):
+    """Groups to dispatch now, with the reason; 0 groups: none, and why."""
+
+    num_groups: int
+    code: str
+    reason: str
+
+
 def shape(settings: Settings) -> Shape:
     lead = min(settings.burst_lead, settings.max_staleness)
     return Shape(num_batches=min(settings.burst_batches, settings.max_staleness + 1 - lead), lead=lead)
@@ -29,6 +37,26 @@ def outstanding_groups(snapshot: Snapshot) -> int:
 def outstanding_batches(snapshot: Snapshot) -> int:
     """Optimizer steps that the bursts under way can still give."""
     return sum(-(-burst.outstanding // burst.groups_per_batch) for burst in snapshot.bursts)
+
+
+def strict_burst(snapshot: Snapshot, settings: Settings) -> Proposal:
+    """S·B groups at once when all but lead·B groups of the earlier bursts, in at most lead batches, are used up."""
+    size, (num_batches, lead) = settings.groups_per_batch, shape(settings)
+    under_way = outstanding_batches(snapshot)
+    remaining = settings.steps - snapshot.version - under_way
+    if remaining <= 0:
+        why = f"version {snapshot.version} + {under_way} batches under way reach step {settings.steps}"
+        return Proposal(0, "last_steps", f"no burst: {why}")
+    owed = outstanding_groups(snapshot)
+    if owed > lead * size or under_way > lead:
+        return Proposal(
+            0,
+            "burst_in_progress",
+            f"no burst yet: {owed} groups, {under_way} batches, are neither consumed nor void; lead "
+            f"{lead} x {size} allow {lead * size}",
+        )
+    num_batches = min(num_batches, remaining)
+    return Proposal(num_batches * size, "burst_used_up", f"{num_batches} x {size} groups")
 
 
 def current(snapshot: Snapshot) -> Burst | None:

@@ -19,12 +19,9 @@ from scheduler.core.policies.base import Policy
 from scheduler.core.snapshot import Snapshot
 
 
-def decide(snapshot: Snapshot, policy: Policy, now_s: float, *, refusals: bool = True) -> list[Decision]:
-    """All decisions of one evaluation, in the order in which they must be carried out.
-
-    Refusals are among them; without `refusals` only those that say when to ask again.
-    """
-    plan = Plan.start(snapshot, now_s, policy.mixes_bursts, refusals)
+def decide(snapshot: Snapshot, policy: Policy, now_s: float) -> list[Decision]:
+    """All decisions of one evaluation, refusals among them, in the order in which they must be carried out."""
+    plan = Plan.start(snapshot, now_s, policy.mixes_bursts)
     if snapshot.paused:
         # Nothing new begins; what runs may finish, the open batch included.
         fill_batch(plan)

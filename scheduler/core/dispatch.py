@@ -2,45 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-from scheduler.core import bursts
 from scheduler.core.decisions import Kind
 from scheduler.core.plan import Plan
-
-if TYPE_CHECKING:
-    from scheduler.core.policies.base import Policy
+from scheduler.core.policies.base import Policy
 
 VOID_GROUPS = "void_groups"
-
-
-class Proposal(NamedTuple):
-    """Groups to dispatch now, with the reason; 0 groups: none, and why."""
-
-    num_groups: int
-    code: str
-    reason: str
-
-
-def strict_burst(plan: Plan) -> Proposal:
-    """S·B groups at once when all but lead·B groups of the earlier bursts, in at most lead batches, are used up."""
-    snapshot, settings = plan.snapshot, plan.settings
-    size, shape = settings.groups_per_batch, bursts.shape(settings)
-    under_way = bursts.outstanding_batches(snapshot)
-    remaining = settings.steps - snapshot.version - under_way
-    if remaining <= 0:
-        why = f"version {snapshot.version} + {under_way} batches under way reach step {settings.steps}"
-        return Proposal(0, "last_steps", f"no burst: {why}")
-    outstanding = bursts.outstanding_groups(snapshot)
-    if outstanding > shape.lead * size or under_way > shape.lead:
-        return Proposal(
-            0,
-            "burst_in_progress",
-            f"no burst yet: {outstanding} groups, {under_way} batches, are neither consumed nor void; lead "
-            f"{shape.lead} x {size} allow {shape.lead * size}",
-        )
-    num_batches = min(shape.num_batches, remaining)
-    return Proposal(num_batches * size, "burst_used_up", f"{num_batches} x {size} groups")
 
 
 def dispatch(plan: Plan, policy: Policy) -> None:

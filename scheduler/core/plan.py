@@ -24,7 +24,6 @@ class Plan:
     settings: Settings
     orders: Orders
     waterlevel: int  # W, with what this evaluation has dispatched
-    tells_refusals: bool = True
     decisions: list[Decision] = field(default_factory=list)
     num_dispatched: int = 0  # groups dispatched by this evaluation
     num_admitted: int = 0  # groups admitted to the batch in progress by this evaluation
@@ -35,16 +34,9 @@ class Plan:
     evaluation_waits: bool = False  # for a cell that comes in a moment: no burst may take its place
     _desired: dict[int, str] = field(default_factory=dict)
     _reserved: dict[int, int] = field(default_factory=dict)
-    #: What `serving`, `coming`, `training` and `core_trains` answered since the last switch or reservation.
-    _serving: list[Cell] | None = None
-    _coming: list[Cell] | None = None
-    _training: list[Cell] | None = None
-    _core_trains: bool | None = None
-    #: Worth of joining, by number of trainers and measured switch: the same for cells alike.
-    worth: dict[tuple[int, float | None], tuple[bool, str]] = field(default_factory=dict)
 
     @classmethod
-    def start(cls, snapshot: Snapshot, now_s: float, mixes_bursts: bool, tells_refusals: bool) -> Plan:
+    def start(cls, snapshot: Snapshot, now_s: float, mixes_bursts: bool) -> Plan:
         orders = Orders.of(snapshot, now_s)
         plan = cls(
             snapshot=snapshot,
@@ -52,7 +44,6 @@ class Plan:
             settings=orders.settings,
             orders=orders,
             waterlevel=snapshot.counters.waterlevel,
-            tells_refusals=tells_refusals,
             source=bursts.merged(snapshot) if mixes_bursts else bursts.current(snapshot),
             mixes_bursts=mixes_bursts,
         )
@@ -75,57 +66,33 @@ class Plan:
         return self._reserved.get(cell.index, cell.evaluation)
 
     def serving(self) -> list[Cell]:
-        """R: cells confirmed in rollout that stay and that no evaluation has reserved. Only for reading."""
-        found = self._serving
-        if found is None:
-            found = self._serving = [cell for cell in self.coming() if cell.role == ROLLOUT]
-        return found
+        """R: cells confirmed in rollout that stay and that no evaluation has reserved."""
+        return [cell for cell in self.coming() if cell.role == ROLLOUT]
 
     def coming(self) -> list[Cell]:
-        """R and the cells on their way to it. Only for reading."""
-        found = self._coming
-        if found is None:
-            desired, reserved = self._desired, self._reserved
-            found = self._coming = [
-                cell
-                for cell in self.snapshot.cells
-                if cell.role in _ALIVE
-                and (desired.get(cell.index, cell.desired_role) if desired else cell.desired_role) == ROLLOUT
-                and (reserved.get(cell.index, cell.evaluation) if reserved else cell.evaluation) is None
-            ]
-        return found
+        """R and the cells on their way to it."""
+        return [
+            cell
+            for cell in self.snapshot.cells
+            if cell.role in _ALIVE and self.desired(cell) == ROLLOUT and self.evaluation_of(cell) is None
+        ]
 
     def training(self) -> list[Cell]:
-        """Cells in training or on their way to it. Only for reading."""
-        found = self._training
-        if found is None:
-            desired = self._desired
-            found = self._training = [
-                cell
-                for cell in self.snapshot.cells
-                if (desired.get(cell.index, cell.desired_role) if desired else cell.desired_role) == TRAINING
-                and cell.role not in _AWAY
-            ]
-        return found
+        """Cells in training or on their way to it."""
+        return [cell for cell in self.snapshot.cells if self.desired(cell) == TRAINING and cell.role not in _AWAY]
 
     @property
     def core_trains(self) -> bool:
         """The core is in training or on its way to it."""
-        found = self._core_trains
-        if found is None:
-            core = self.core
-            found = self._core_trains = core is not None and any(cell is core for cell in self.training())
-        return found
+        return any(cell.is_core for cell in self.training())
 
     # Decisions
 
     def switch(self, cell: Cell, role: str) -> None:
         self._desired[cell.index] = role
-        self._serving = self._coming = self._training = self._core_trains = None
 
     def reserve(self, cell: Cell, evaluation: int) -> None:
         self._reserved[cell.index] = evaluation
-        self._serving = self._coming = None
 
     def accept(self, kind: Kind, code: str, reason: str, cell: Cell | None = None, **params: Any) -> None:
         self.decisions.append(Decision(kind, True, code, reason, None if cell is None else cell.index, params))
@@ -135,8 +102,7 @@ class Plan:
         self.waterlevel += num_groups * self.settings.executions_per_group
 
     def refuse(self, kind: Kind, code: str, reason: str, cell: Cell | None = None, **params: Any) -> None:
-        if self.tells_refusals or params:
-            self.decisions.append(Decision(kind, False, code, reason, None if cell is None else cell.index, params))
+        self.decisions.append(Decision(kind, False, code, reason, None if cell is None else cell.index, params))
 
 
 def called(cell: Cell) -> str:

@@ -5,21 +5,18 @@ from typing import Any
 
 from hypothesis import given, settings
 
-from scheduler.core.decisions import Decision, Kind
+from scheduler.core.decisions import Decision
 from scheduler.core.snapshot import Snapshot
 from scheduler.simulator.core import World, simulate
 from tests.simulate.strategies import Case, cases
 
 
 def everything(case: Case, *, exhaustive: bool) -> tuple[dict[str, Any], list[Any], int]:
-    """The result without its counts of evaluations and wakes, every decision that was carried out, and evaluations.
-
-    Launches are left out: between evaluations the simulator fills places by the same rule without asking.
-    """
+    """The result without its counts of evaluations and wakes, every decision that was carried out, and evaluations."""
     carried_out: list[Any] = []
 
     def note(snapshot: Snapshot, decisions: list[Decision]) -> None:
-        done = [d for d in decisions if d.accepted and d.kind is not Kind.LAUNCH]
+        done = [d for d in decisions if d.accepted]
         carried_out.extend((snapshot.taken_at_s, d.kind, d.cell_index, d.reason, d.params) for d in done)
 
     world = World(case.settings, case.workload, case.policy_kind, case.seed, on_decisions=note, exhaustive=exhaustive)
@@ -31,7 +28,7 @@ def everything(case: Case, *, exhaustive: bool) -> tuple[dict[str, Any], list[An
 
 
 def unwatched(case: Case) -> tuple[dict[str, Any], int]:
-    """The result when nobody looks at decisions: refusals and calls are left out, and some groups admitted unasked."""
+    """The result when nobody looks at decisions: `decide` is then not asked again after launches alone."""
     result = asdict(simulate(case.settings, case.workload, case.policy_kind, case.seed))
     evaluations = result.pop("evaluations")
     del result["events"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
@@ -129,7 +128,7 @@ def test_cancelling_ends_the_simulating_process_and_keeps_what_is_done(asked: As
 def test_a_what_if_whose_simulating_process_is_killed_is_interrupted_and_can_be_resumed(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    row = asked(rho_min="0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9", span="whole", seeds=20)
+    row = asked(rho_min="0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9", span="whole", seeds=8)
     real, started = work.subprocess.Popen, []
 
     def remembered(*args: object, **kwargs: object) -> object:
@@ -137,29 +136,30 @@ def test_a_what_if_whose_simulating_process_is_killed_is_interrupted_and_can_be_
         return started[-1]
 
     monkeypatch.setattr(work.subprocess, "Popen", remembered)
-    kept = work._keep
+    keep, kept = work._keep, []
 
-    def killing(*args: object) -> bool:
-        os.kill(started[0].pid, signal.SIGKILL)
-        return kept(*args)  # type: ignore[arg-type]
+    def keep_and_kill_the_first(row: WhatIf, number: int, result: dict[str, object]) -> bool:
+        if len(started) == 1:
+            os.kill(started[0].pid, signal.SIGKILL)
+        kept.append((number, result["seed"]))
+        return keep(row, number, result)
 
-    monkeypatch.setattr(work, "_keep", killing)
+    monkeypatch.setattr(work, "_keep", keep_and_kill_the_first)
     work.work_on(row.pk)
     row.refresh_from_db()
     assert row.state == "interrupted"
     assert "the simulating process was killed by signal 9 (SIGKILL)" in row.error
     assert "resuming goes on from there" in row.error
-    done = row.num_done
-    assert 0 < done < row.num_to_do
-    resume_what_if(row)
+    assert 0 < row.num_done < row.num_to_do
+    before = points_of(row)
 
-    monkeypatch.setattr(work, "_keep", kept)
-    left = row.num_to_do - done
-    asked_for = []
-    monkeypatch.setattr(work, "_child", lambda _, asked: asked_for.append(json.loads(asked)) or iter(()))
+    resume_what_if(row)
     assert work.work_on(row.pk)
     row.refresh_from_db()
-    assert (row.state, row.num_done, len(asked_for[0]["jobs"])) == ("finished", done, left)
+    assert (row.state, row.num_done, len(started)) == ("finished", row.num_to_do, 2)
+    assert len(kept) == len(set(kept)) == row.num_to_do, "the second process simulates only what is left"
+    for then, now in zip(before, points_of(row), strict=True):
+        assert now["results"][: len(then["results"])] == then["results"]  # type: ignore[index, arg-type]
 
 
 def test_a_simulating_process_that_breaks_fails_the_what_if(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,10 +23,6 @@ def training_side(plan: Plan) -> list[Cell]:
 
 class AsyncSplit(Policy):
     fixed_split: ClassVar[bool] = True
-    heeds_durations: ClassVar[bool] = False
-
-    def heeds_ready(self, num_serving: int, concurrency: int, waterlevel: int) -> bool:
-        return False
 
     def move_cells(self, plan: Plan) -> None:
         trainers = training_side(plan)

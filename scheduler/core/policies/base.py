@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from scheduler.core import supply
-from scheduler.core.dispatch import Proposal, strict_burst
+from scheduler.core.bursts import Proposal, strict_burst
 from scheduler.core.plan import Plan
 from scheduler.core.snapshot import Burst
 
@@ -21,25 +21,9 @@ class Policy(ABC):
     #: A batch takes groups of all bursts, the oldest first; otherwise of one burst alone.
     mixes_bursts: ClassVar[bool] = False
 
-    #: Looks at how long groups took, `work.group_s`. A simulator does not work it out for who does not.
-    heeds_durations: ClassVar[bool] = True
-
     def next_burst(self, plan: Plan) -> Proposal:
         """How many groups to dispatch now."""
-        return strict_burst(plan)
-
-    def heeds_ready(self, num_serving: int, concurrency: int, waterlevel: int) -> bool:
-        """While a batch is in progress: may one more ready group move a cell? If unsure, yes.
-
-        A simulator does not ask otherwise; that it loses nothing by it is tested against asking after every event.
-        """
-        return True
-
-    def heeds_arrival(
-        self, role: str, num_serving: int, concurrency: int, waterlevel: int, num_unclaimed: int, num_ready: int
-    ) -> bool:
-        """While the core trains a batch: may a cell that has arrived in `role` change a decision? If unsure, yes."""
-        return True
+        return strict_burst(plan.snapshot, plan.settings)
 
     @abstractmethod
     def move_cells(self, plan: Plan) -> None:

@@ -17,10 +17,6 @@ from scheduler.core.snapshot import Burst
 
 class Colocate(Policy):
     kind: ClassVar[str] = "colocate"
-    heeds_durations: ClassVar[bool] = False
-
-    def heeds_ready(self, num_serving: int, concurrency: int, waterlevel: int) -> bool:
-        return False
 
     def move_cells(self, plan: Plan) -> None:
         snapshot, burst = plan.snapshot, plan.source

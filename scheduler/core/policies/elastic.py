@@ -6,12 +6,12 @@ from typing import ClassVar
 
 from scheduler.core import evaluations
 from scheduler.core.decisions import Kind
-from scheduler.core.moves import come_back, in_training, leave, one_may_leave, stays_because
+from scheduler.core.moves import come_back, in_training, leave, stays_because
 from scheduler.core.plan import Plan, called
 from scheduler.core.policies.base import Policy
-from scheduler.core.safety import capacity_left, rollout_short
+from scheduler.core.safety import rollout_short
 from scheduler.core.settings import Settings
-from scheduler.core.snapshot import ROLLOUT, Burst, Cell
+from scheduler.core.snapshot import Burst, Cell
 from scheduler.core.supply import UNMEASURED_SWITCH_S, Supply, num_micro_steps_to_do, supply, work_to_do_s
 
 #: A limit that must be exceeded is looked at again this long after it is reached.
@@ -20,7 +20,6 @@ AGAIN_LATER_S = 0.1
 
 class Elastic(Policy):
     kind: ClassVar[str] = "elastic"
-    heeds_durations: ClassVar[bool] = False
 
     def supply(self, plan: Plan) -> Supply:
         """Is there enough to train? rho_min of a batch."""
@@ -29,18 +28,6 @@ class Elastic(Policy):
     def hold_s(self, settings: Settings) -> float:
         """How long the supply must have been there before the core leaves."""
         return settings.supply_hold_s
-
-    def heeds_ready(self, num_serving: int, concurrency: int, waterlevel: int) -> bool:
-        """More to do lets satellites join, if they may leave. Cells in training stay the more."""
-        return waterlevel == 0 or capacity_left(num_serving, concurrency, waterlevel)
-
-    def heeds_arrival(
-        self, role: str, num_serving: int, concurrency: int, waterlevel: int, num_unclaimed: int, num_ready: int
-    ) -> bool:
-        """One that serves lets another join, if there is work and room. One that trains turns back if not needed."""
-        if role == ROLLOUT:
-            return num_unclaimed + num_ready > 0 and capacity_left(num_serving, concurrency, waterlevel)
-        return num_unclaimed == 0 or waterlevel > num_serving * concurrency
 
     def move_cells(self, plan: Plan) -> None:
         _fill_rollout(plan)
@@ -52,8 +39,6 @@ class Elastic(Policy):
         core = plan.core
         if core is not None and any(cell is core for cell in plan.serving()):
             _core_leaves(plan, core, self)
-        if not (plan.core_trains and one_may_leave(plan)) and not plan.tells_refusals:
-            return  # there would only be refusals
         # The satellite with the least work to move goes first: fewest active calls, then least KV.
         for cell in sorted(plan.serving(), key=lambda c: (c.num_calls, c.num_kv_tokens, c.index)):
             if not cell.is_core:
@@ -156,13 +141,6 @@ def _satellite_joins(plan: Plan, cell: Cell) -> None:
 
 
 def _worth_joining(plan: Plan, cell: Cell, num_trainers: int) -> tuple[bool, str]:
-    key = num_trainers, cell.to_training_s
-    if key not in plan.worth:
-        plan.worth[key] = _worth(plan, cell, num_trainers)
-    return plan.worth[key]
-
-
-def _worth(plan: Plan, cell: Cell, num_trainers: int) -> tuple[bool, str]:
     todo = num_micro_steps_to_do(plan.snapshot, plan.source)
     work_s = work_to_do_s(plan.snapshot, plan.source, num_trainers)
     if todo <= 0:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from scheduler.core import bursts
-from scheduler.core.dispatch import Proposal, strict_burst
+from scheduler.core.bursts import Proposal, strict_burst
 from scheduler.core.plan import Plan
 from scheduler.core.policies.elastic import Elastic
 from scheduler.core.settings import Settings
@@ -36,7 +36,6 @@ CARRY_GAIN = 1.1
 class ElasticPlus(Elastic):
     kind: ClassVar[str] = "elastic+"
     mixes_bursts: ClassVar[bool] = True
-    heeds_durations: ClassVar[bool] = True
 
     def supply(self, plan: Plan) -> Supply:
         """One group is enough, whatever rho_min says."""
@@ -45,9 +44,6 @@ class ElasticPlus(Elastic):
     def hold_s(self, settings: Settings) -> float:
         return 0.0
 
-    def heeds_ready(self, num_serving: int, concurrency: int, waterlevel: int) -> bool:
-        return True
-
     def not_yet(self, plan: Plan, burst: Burst) -> str:
         return ""
 
@@ -55,7 +51,7 @@ class ElasticPlus(Elastic):
         settings, snapshot = plan.settings, plan.snapshot
         size, shape = settings.groups_per_batch, bursts.shape(settings)
         if shape.lead:
-            return strict_burst(plan)  # bursts overlap already
+            return strict_burst(snapshot, settings)  # bursts overlap already
         outstanding = bursts.outstanding_groups(snapshot)
         needed = (settings.steps - snapshot.version) * size - outstanding
         if needed <= 0:

@@ -1,7 +1,4 @@
-"""What a simulated world is made of: cells, groups, bursts, the batch in progress.
-
-Those that `decide` looks at keep their picture until they change.
-"""
+"""What a simulated world is made of: cells, groups, bursts, the batch in progress."""
 
 from __future__ import annotations
 
@@ -16,8 +13,6 @@ from scheduler.simulator.core.workload import Drawn
 
 @dataclass(slots=True)
 class SimCell:
-    """`picture` is dropped whenever the cell changes, and built again when somebody looks."""
-
     index: int
     is_core: bool
     role: str = facts.ROLLOUT
@@ -33,7 +28,6 @@ class SimCell:
     to_rollout_s: float | None = None
     seconds: dict[str, float] = field(default_factory=dict)  # by role, up to role_since_s; and "computing"
     lane: list[tuple[float, str]] = field(default_factory=list)  # every change of role
-    picture: facts.Cell | None = None
 
     @property
     def serves(self) -> bool:
@@ -42,29 +36,25 @@ class SimCell:
     def become(self, role: str, now_s: float) -> None:
         """Change role, and book the time spent in the one before."""
         self.seconds[self.role] = self.seconds.get(self.role, 0.0) + now_s - self.role_since_s
-        self.role, self.role_since_s, self.picture = role, now_s, None
+        self.role, self.role_since_s = role, now_s
         self.lane.append((now_s, role))
 
-    def look(self, num_calls: int) -> facts.Cell:
-        picture = self.picture
-        if picture is None or picture.num_calls != num_calls:
-            picture = self.picture = facts.Cell(  # by place: by name it takes half as long again
-                self.index,
-                self.is_core,
-                self.role,
-                self.desired_role,
-                self.epoch,
-                self.weight_version,
-                self.evaluation,
-                num_calls,
-                0,  # tokens of keys and values
-                self.role_since_s,
-                self.last_claim_s,
-                self.num_uncounted,
-                self.to_training_s,
-                self.to_rollout_s,
-            )
-        return picture
+    def snapshot(self, num_calls: int) -> facts.Cell:
+        return facts.Cell(
+            index=self.index,
+            is_core=self.is_core,
+            role=self.role,
+            desired_role=self.desired_role,
+            epoch=self.epoch,
+            weight_version=self.weight_version,
+            evaluation=self.evaluation,
+            num_calls=num_calls,
+            role_since_s=self.role_since_s,
+            last_claim_s=self.last_claim_s,
+            num_uncounted=self.num_uncounted,
+            to_training_s=self.to_training_s,
+            to_rollout_s=self.to_rollout_s,
+        )
 
 
 @dataclass(slots=True)
@@ -116,25 +106,22 @@ class SimBurst:
     num_admitted: int = 0
     ready: dict[int, facts.ReadyGroup] = field(default_factory=dict)  # by group, in ready order
     settled_s: float = 0.0
-    picture: facts.Burst | None = None
 
     @property
     def outstanding(self) -> int:
         return self.num_unfinished + self.num_admitted + len(self.ready)
 
-    def look(self) -> facts.Burst:
-        if self.picture is None:
-            self.picture = facts.Burst(
-                number=self.number,
-                version=self.version,
-                max_staleness=self.max_staleness,
-                groups_per_batch=self.groups_per_batch,
-                num_unfinished=self.num_unfinished,
-                num_admitted=self.num_admitted,
-                ready=tuple(self.ready.values()),
-                settled_at_s=self.settled_s,
-            )
-        return self.picture
+    def snapshot(self) -> facts.Burst:
+        return facts.Burst(
+            number=self.number,
+            version=self.version,
+            max_staleness=self.max_staleness,
+            groups_per_batch=self.groups_per_batch,
+            num_unfinished=self.num_unfinished,
+            num_admitted=self.num_admitted,
+            ready=tuple(self.ready.values()),
+            settled_at_s=self.settled_s,
+        )
 
 
 @dataclass(slots=True)
@@ -152,7 +139,7 @@ class SimBatch:
     num_claimed: int = 0
     num_counted: int = 0
 
-    def look(self) -> facts.Batch:
+    def snapshot(self) -> facts.Batch:
         return facts.Batch(
             number=self.number,
             burst=self.burst,
@@ -172,5 +159,5 @@ class SimEvaluation:
     num_waiting: int
     num_running: int = 0
 
-    def look(self) -> facts.Evaluation:
+    def snapshot(self) -> facts.Evaluation:
         return facts.Evaluation(self.number, self.version, self.num_waiting, self.num_running)

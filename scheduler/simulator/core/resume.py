@@ -89,7 +89,7 @@ class _GoesOn(Tally):
 
     before: Counted = field(default_factory=Counted)
 
-    def work(self, *, durations: bool) -> facts.Work:
+    def work(self) -> facts.Work:
         before = self.before
         num_computed = before.num_computed + self.num_computed
         num_groups = before.num_groups + sum(step.num_groups for step in self.steps)
@@ -97,7 +97,7 @@ class _GoesOn(Tally):
             micro_step_s=(before.computed_s + self.computed_s) / num_computed if num_computed else None,
             micro_steps_per_group=(before.micro_steps + self.micro_steps) / num_groups if num_groups else None,
             step_s=self.step_s(),
-            group_s=quantiles([*before.group_s, *self.query_s][-NUM_GROUPS:]) if durations else (),
+            group_s=quantiles([*before.group_s, *self.query_s][-NUM_GROUPS:]),
         )
 
     def step_s(self) -> float | None:
@@ -258,7 +258,7 @@ class Resumed(World):
             left_s, whole_s = moment.micro_step_left_s[then.index]
             cell.computing = True
             self.tally.num_computing += 1
-            self.at(left_s, self.computed, cell, cell.epoch, whole_s)
+            self.at(left_s, self._computed, cell, cell.epoch, whole_s)
         elif then.role != desired:
             self._begin_switch(cell)
         return cell

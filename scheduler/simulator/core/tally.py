@@ -96,14 +96,14 @@ class Tally:
         age = batch.version * num_trained - sum(batch.launch_versions)
         self.steps.append(Step(batch.number, now_s, len(batch.groups), age / num_trained if num_trained else 0.0))
 
-    def work(self, *, durations: bool) -> facts.Work:
-        """What the live scheduler would have measured by now, if wanted with durations of groups."""
+    def work(self) -> facts.Work:
+        """What the live scheduler would have measured by now."""
         num_groups = sum(step.num_groups for step in self.steps)
         return facts.Work(
             micro_step_s=self.computed_s / self.num_computed if self.num_computed else None,
             micro_steps_per_group=self.micro_steps / num_groups if num_groups else None,
             step_s=self.step_s(),
-            group_s=quantiles(self.query_s[-NUM_GROUPS:]) if durations else (),
+            group_s=quantiles(self.query_s[-NUM_GROUPS:]),
         )
 
     def step_s(self) -> float | None:

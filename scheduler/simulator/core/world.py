@@ -1,7 +1,7 @@
 """A world in which a run takes place: events on a heap, decisions by the code that runs cells (docs/algorithms.md §12).
 
-`decide` is asked whenever something it looks at has changed. What changes no decision happens without it (`unasked`).
-`exhaustive=True` asks after every event; tests compare the two.
+`decide` is asked whenever something that it reads has changed; `exhaustive=True` asks after every event, and tests
+compare the two.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ from scheduler.core.decide import decide
 from scheduler.core.decisions import Decision, Kind
 from scheduler.core.policies import policy_of
 from scheduler.core.settings import Settings
-from scheduler.simulator.core import unasked
 from scheduler.simulator.core.durations import Durations
 from scheduler.simulator.core.parts import SimBatch, SimBurst, SimCell, SimEvaluation, SimGroup
 from scheduler.simulator.core.pool import INFINITE, STALE_S, Execution, Pool
 from scheduler.simulator.core.result import Result
-from scheduler.simulator.core.stretch import let_time_pass
 from scheduler.simulator.core.stuck import Stuck, count_failure, why_stuck, why_unsettled, why_void
 from scheduler.simulator.core.tally import Tally
 from scheduler.simulator.core.workload import HOUR_S, Workload
@@ -55,7 +53,6 @@ class World:
         self.durations = Durations(workload, settings.executions_per_group, Random(f"durations {seed}"), recorded)
         self.now_s = 0.0
         self.heap: list[Event] = []
-        self.computed = self._computed  # one object, which a stretch knows again
         self.num_events = self.seq = 0
         self.pool = Pool(workload.slowdown, settings.concurrency_per_cell, workload.harness_timeout_s)
         self.version = self.dispatched = self.launched = self.finished = 0
@@ -96,17 +93,11 @@ class World:
     def run(self, until: Callable[[World], bool] | None = None) -> None:
         """To the end of the run. Raises Stuck. `until` is asked after every evaluation of `decide`."""
         heap, pool = self.heap, self.pool
-        plain = not (self.exhaustive or self.workload.evaluation_s)
-        plain = plain and type(self)._finished is World._finished
         while not self.done:
             if self._dirty or self.exhaustive:
                 self._decide()
                 if self.done or (until is not None and until(self)):
                     break
-            if plain:
-                let_time_pass(self)
-                if self._dirty:
-                    continue
             end_s = self.pool_end_s
             if end_s < 0.0:
                 end_s = self.pool_end_s = pool.next_end_s()
@@ -143,39 +134,24 @@ class World:
 
     # Deciding
 
-    def ask(self) -> None:
-        """Let `decide` be asked before anything else happens."""
-        self._dirty = True
-
     @property
     def awaits_moment(self) -> bool:
         """A refusal said when to ask again; it may be over a little before that."""
         return self.now_s <= self._wake_s < INFINITE
 
-    @property
-    def asks(self) -> bool:
-        return self._dirty
-
     def snapshot(self) -> facts.Snapshot:
-        """What the scheduler would read from its rows.
-
-        Calls are shared evenly by the cells that serve and so decide nothing: they are counted for who looks at them.
-        """
-        if self.on_decisions is None:
-            cells = [cell.picture or cell.look(0) for cell in self.cells]
-        else:
-            num_calls = self.pool.num_running // max(1, self.pool.num_cells)
-            cells = [cell.look(num_calls if cell.serves else 0) for cell in self.cells]
+        """What the scheduler would read from its rows. The cells that serve share the calls evenly."""
+        num_calls = self.pool.num_running // max(1, self.pool.num_cells)
         return facts.Snapshot(
             taken_at_s=self.now_s,
             policy_kind=self.policy.kind,
             version=self.version,
             counters=Counters(self.dispatched, self.launched, self.finished),
             settings=self.settings,
-            cells=tuple(cells),
-            bursts=tuple([burst.look() for burst in self.bursts]),
-            batch=self.batch.look() if self.batch is not None else None,
-            evaluation=self.evaluation.look() if self.evaluation is not None else None,
+            cells=tuple([cell.snapshot(num_calls if cell.serves else 0) for cell in self.cells]),
+            bursts=tuple([burst.snapshot() for burst in self.bursts]),
+            batch=self.batch.snapshot() if self.batch is not None else None,
+            evaluation=self.evaluation.snapshot() if self.evaluation is not None else None,
             evaluated=tuple(self.evaluated),
             overrides=self.overrides,
             work=self._work,
@@ -189,7 +165,7 @@ class World:
         for _ in range(MAX_ROUNDS):
             self._dirty = False
             snapshot = self.snapshot()
-            decisions = decide(snapshot, self.policy, self.now_s, refusals=self.on_decisions is not None)
+            decisions = decide(snapshot, self.policy, self.now_s)
             self.num_evaluations += 1
             if self.on_decisions is not None:
                 self.on_decisions(snapshot, decisions)
@@ -262,33 +238,26 @@ class World:
             self._finished(execution)
 
     def _finished(self, execution: Execution) -> None:
-        """F rises. `decide` is asked when a group is complete, or when the waterlevel passes what some cells hold."""
+        """F rises. `decide` is asked when a waiting execution may have a place, when a group is complete, and when the
+        waterlevel passes what some cells hold.
+        """
         self.finished += 1
         group: SimGroup = execution.group  # type: ignore[assignment]
         execution.group = None
         group.num_owed -= 1
         waterlevel = self.dispatched - self.finished
-        if waterlevel % self.settings.concurrency_per_cell == 0:
+        if self.waiting or waterlevel % self.settings.concurrency_per_cell == 0:
             self._dirty = True
         if not group.num_owed:
             self._settle(group)
-            if unasked.heeds_settled(self, group, waterlevel):
-                self.heed(group, waterlevel)
-        if self.waiting and not self._dirty and not self.exhaustive:
-            unasked.refill(self)
-        self.tally.water(self.now_s, waterlevel)
-
-    def heed(self, group: SimGroup, waterlevel: int) -> None:
-        """A settled group may change a decision."""
-        if self._dirty or self.exhaustive or not unasked.admits(self, group, waterlevel):
             self._dirty = True
+        self.tally.water(self.now_s, waterlevel)
 
     def _settle(self, group: SimGroup) -> None:
         """A group whose last execution has finished is ready or void."""
         burst = group.burst
         group.settled_s = burst.settled_s = self.now_s
         burst.num_unfinished -= 1
-        burst.picture = None
         if sum(group.drawn.votes) >= self.workload.min_votes:
             group.state = "ready"
             burst.ready[group.id] = facts.ReadyGroup(group.id, self.now_s)
@@ -327,7 +296,7 @@ class World:
         self._switch(self.cells[decision.cell_index], facts.ROLLOUT)
 
     def _switch(self, cell: SimCell, role: str) -> None:
-        cell.desired_role, cell.picture = role, None
+        cell.desired_role = role
         if not cell.computing:
             self._begin_switch(cell)
         self._serving_changed()
@@ -349,7 +318,7 @@ class World:
             cell.to_training_s = took_s
             self.tally.switches["to_training"] += 1
             self._train(cell)
-            self._dirty = self._dirty or unasked.heeds_arrival(self, cell)
+            self._dirty = True
             return
         cell.to_rollout_s = took_s
         cell.weight_version = self.version
@@ -362,7 +331,7 @@ class World:
         elif cell.serves and self._resumed_s != self.now_s:
             self.pool.stall(self.workload.move_stall_s, 1.0 / self.pool.num_cells)
         self._touch_pool()
-        self._dirty = self._dirty or unasked.heeds_arrival(self, cell)
+        self._dirty = True
 
     # Training
 
@@ -381,7 +350,6 @@ class World:
         del self.tally.ready[group.id]
         del burst.ready[group.id]
         burst.num_admitted += 1
-        burst.picture = None
         group.state = "admitted"
         self.tally.admitted(group, batch)
         batch.groups.append(group)
@@ -409,10 +377,10 @@ class World:
             batch.num_unclaimed -= 1
             batch.num_claimed += 1
             cell.num_uncounted += 1
-            cell.last_claim_s, cell.computing, cell.picture = self.now_s, True, None
+            cell.last_claim_s, cell.computing = self.now_s, True
             self.tally.num_computing += 1
             seconds = self.micro_steps_s[self.tally.num_computing]
-            self.at(seconds, self.computed, cell, cell.epoch, seconds)
+            self.at(seconds, self._computed, cell, cell.epoch, seconds)
             if not batch.num_unclaimed:
                 self._dirty = True
         elif batch.sealed:
@@ -437,7 +405,7 @@ class World:
         if self.batch is not None and cell.num_uncounted:
             self.batch.num_claimed -= cell.num_uncounted
             self.batch.num_counted += cell.num_uncounted
-            cell.num_uncounted, cell.picture = 0, None
+            cell.num_uncounted = 0
             if cell.desired_role != facts.TRAINING and (self.settings.eval_every_steps or self.awaits_moment):
                 self._dirty = True  # an evaluation may wait for such a cell
 
@@ -465,13 +433,12 @@ class World:
         for group in batch.groups:
             group.state = "consumed"
             group.burst.num_admitted -= 1
-            group.burst.picture = None
         self._drop_used_bursts()
         self.tally.stepped(batch, self.now_s)
         self.batch = None
-        self._work = self.tally.work(durations=self.policy.heeds_durations or self.on_decisions is not None)
+        self._work = self.tally.work()
         for cell in self.cells:
-            cell.last_claim_s, cell.picture = None, None
+            cell.last_claim_s = None
             if cell.role == facts.ROLLOUT and cell.evaluation is None:
                 cell.weight_version = self.version
                 if pool.num_cells:
@@ -490,7 +457,7 @@ class World:
     def _reserve_cell(self, decision: Decision) -> None:
         assert decision.cell_index is not None
         cell = self.cells[decision.cell_index]
-        cell.evaluation, cell.picture = decision.params["number"], None
+        cell.evaluation = decision.params["number"]
         if cell.desired_role != facts.ROLLOUT:
             self._switch(cell, facts.ROLLOUT)
         self._serving_changed()
@@ -517,7 +484,7 @@ class World:
     def _end_evaluation(self) -> None:
         for cell in self.cells:
             if cell.evaluation is not None:
-                cell.evaluation, cell.picture = None, None
+                cell.evaluation = None
                 if cell.role == facts.ROLLOUT:
                     cell.weight_version = self.version
         self.evaluation = None
@@ -561,7 +528,7 @@ class World:
             batch.num_claimed = batch.num_counted = 0
             batch.stepping = False
             for other in self.cells:
-                other.num_uncounted, other.last_claim_s, other.picture = 0, None, None
+                other.num_uncounted, other.last_claim_s = 0, None
         else:
             batch.num_unclaimed += cell.num_uncounted
             batch.num_claimed -= cell.num_uncounted

@@ -23,7 +23,7 @@ from statistics import fmean
 from typing import ClassVar
 
 from scheduler.core import bursts
-from scheduler.core.dispatch import Proposal
+from scheduler.core.bursts import Proposal
 from scheduler.core.plan import Plan
 from scheduler.core.policies.elastic_plus import ElasticPlus
 from scheduler.simulator.core import Result, Stuck, World, simulate
