@@ -13,13 +13,14 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import ConfigDict, Field, model_validator
 
 from agents.config import AgentSettings, BadConfig, Settings
+from scheduler.core.policies import REGISTRY
 from trainers.config import TrainingSettings
 
 PRESET_DIR = Path(__file__).parent / "presets"
 #: Settings that are no more, with the one value they had: runs of earlier versions name them.
 RETIRED = {"top_p": 1.0}
 
-PolicyKind = Literal["elastic", "elastic+", "colocate", "async-barrier", "async-streamed", "async-best"]
+PolicyKind = Literal[tuple(REGISTRY)]  # type: ignore[valid-type]
 
 
 class SchedulingSettings(Settings):
