@@ -1,4 +1,4 @@
-"""Rows of cells: created with the run, marked lost when silent, told of every wish."""
+"""Rows of cells: created with the run, marked lost when silent, told of every desired state."""
 
 from dataclasses import dataclass
 

@@ -122,7 +122,7 @@ def _queue(run: Run, count: int, kind: str, evaluation: int | None) -> None:
 
 
 def _switch(work: Work, decision: Decision) -> None:
-    """The scheduler's wish; the cell's agent does it and reports (docs/algorithms.md §10)."""
+    """Set the desired role; the cell's agent carries it out and reports (docs/algorithms.md §10)."""
     _wish(work.run, _cell(work, decision), decision.params["to_role"], decision.reason)
 
 

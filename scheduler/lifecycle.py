@@ -23,7 +23,7 @@ from scheduler.models import Cell
 log = logging.getLogger(__name__)
 
 State = Run.State
-#: From the wish to launch a cell to its first report of a role.
+#: From the decision to launch a cell to its first report of a role.
 START_S = 300.0
 RELAUNCH_EVERY_S = 10.0
 #: A cell that fails with an error so many times in a row pauses the run; launching goes on.

@@ -9,7 +9,7 @@ from scheduler.simulator.studies.models import SimulatedDecision, SimulatedRun, 
 
 
 class Cell(models.Model):
-    """A set of GPUs with one training layout. `desired_role` is the scheduler's wish, `role` the agent's report."""
+    """A set of GPUs with one training layout. `desired_role` is set by the scheduler, `role` by the agent."""
 
     class Role(models.TextChoices):
         STARTING = "starting"

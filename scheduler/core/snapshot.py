@@ -1,4 +1,4 @@
-"""What `decide` sees: one consistent picture of a run, as values. Times are seconds on the database's clock.
+"""What `decide` sees: one consistent snapshot of a run, as values. Times are seconds on the database's clock.
 
 A snapshot together with its policy's name and its time replays to the same decisions (docs/algorithms.md §9).
 """
