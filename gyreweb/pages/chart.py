@@ -54,7 +54,8 @@ def lane_rows(facts: RunFacts, lanes: dict[int, list[cell_queries.Span]]) -> lis
 
 
 def decision_point(sentence: decision_queries.Sentence) -> list[Any]:
-    return [sentence.at.timestamp(), sentence.number, sentence.tone, sentence.head, sentence.why]
+    at = sentence.at.timestamp() if isinstance(sentence.at, datetime) else sentence.at
+    return [at, sentence.number, sentence.tone, sentence.head, sentence.why]
 
 
 def evaluation_points(facts: RunFacts) -> list[list[Any]]:
