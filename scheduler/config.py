@@ -12,7 +12,8 @@ from typing import Any, Literal, Self
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import ConfigDict, Field, model_validator
 
-from agents.config import AgentSettings, BadConfig, Settings
+from agents.config import AgentSettings, Settings
+from agents.config import BadConfig as BadConfig
 from scheduler.core.policies import REGISTRY
 from trainers.config import TrainingSettings
 

@@ -17,7 +17,7 @@ def in_one_transaction(
     """For functions that write through the psycopg connection in their first argument. Not to be nested."""
 
     @wraps(function)
-    def wrapped(connection: "psycopg.Connection[tuple[object, ...]]", *args: P.args, **kwargs: P.kwargs) -> R:
+    def wrapped(connection: "psycopg.Connection[tuple[object, ...]]", /, *args: P.args, **kwargs: P.kwargs) -> R:
         for _ in range(ATTEMPTS - 1):
             try:
                 with connection.transaction():

@@ -13,7 +13,7 @@ from scheduler.config import RunConfig
 SCOPE = "x-required-scope"
 
 
-class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+class TokenScheme(OpenApiAuthenticationExtension):
     target_class = "gyreweb.api.auth.ApiTokenAuthentication"
     name = "token"
 
@@ -51,7 +51,7 @@ class ScopedSchema(AutoSchema):
         return {SCOPE: needed_scope(self.view, self.method)}
 
 
-class SettingsExtension(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]
+class SettingsExtension(OpenApiSerializerFieldExtension):
     """The field of a launch that holds run settings, as the component `Settings`."""
 
     target_class = "gyreweb.api.serializers.SettingsField"

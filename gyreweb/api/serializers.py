@@ -197,7 +197,7 @@ class Cell(s.Serializer[Any]):
 
 
 class CellPatch(Body):
-    """A wish about one cell; it becomes an override with an owner, a reason and an expiry."""
+    """What one cell is to do; it becomes an override with an owner, a reason and an expiry."""
 
     desired_role = s.ChoiceField(["rollout", "training"], required=False)
     suspend = s.BooleanField(required=False, default=False, help_text="Drain the cell and keep it out.")

@@ -57,20 +57,20 @@ class Assessment(s.Serializer[Any]):
     effect = s.SerializerMethodField(help_text="What a re-assessment changed, or why it changed nothing.")
 
     def get_asked_by(self, row: Any) -> str | None:
-        wish = getattr(row, "reassessment", None)
-        return wish.owner.get_username() if wish and wish.owner else None
+        request = getattr(row, "reassessment", None)
+        return request.owner.get_username() if request and request.owner else None
 
     def get_asked_why(self, row: Any) -> str | None:
-        wish = getattr(row, "reassessment", None)
-        return wish.reason if wish else None
+        request = getattr(row, "reassessment", None)
+        return request.reason if request else None
 
     def get_effect(self, row: Any) -> str | None:
-        wish = getattr(row, "reassessment", None)
-        return wish.effect if wish else None
+        request = getattr(row, "reassessment", None)
+        return request.effect if request else None
 
 
 class Reassessment(s.Serializer[Any]):
-    """A wish for another verdict. It is over when `state` is `done` or `failed`."""
+    """A request for another verdict. It is over when `state` is `done` or `failed`."""
 
     id = s.IntegerField(source="pk")
     execution = s.IntegerField(source="execution_id")
@@ -85,7 +85,7 @@ class Reassessment(s.Serializer[Any]):
 
 
 class Asked(s.Serializer[Any]):
-    """What became of a wish for many verdicts."""
+    """What became of a request for many verdicts."""
 
     num_queued = s.IntegerField()
     refused = s.DictField(child=s.IntegerField(), help_text="Why others were not queued, with how many.")

@@ -28,7 +28,7 @@ __all__ = ["app"]
 #: The folder for this process's files; where it is not set nothing is counted.
 FOLDER_VARIABLE = "GYRE_BENCH_COUNTS"
 #: Asks for the pool's figures, which are then those since the last time.
-TELL = signal.SIGRTMIN + 5
+REPORT_SIGNAL = signal.SIGRTMIN + 5
 SUFFIX = ".trace"
 _CONTROL = re.compile(r'[\s"]*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)')
 _LITERAL = re.compile(r"'(?:[^']|'')*'|\b\d+\b")
@@ -102,17 +102,17 @@ def total(folder: Path, sizes: Mapping[Path, int] = MappingProxyType({})) -> Tra
     return found
 
 
-def _tell_when_asked(folder: Path) -> None:
-    def tell(_number: int, _frame: object) -> None:
+def _report_on_signal(folder: Path) -> None:
+    def report(_number: int, _frame: object) -> None:
         from django.db import connection
 
         place = folder / f"{os.getpid()}.pool"
         place.with_suffix(".new").write_text(json.dumps(connection.pool.pop_stats()))
         place.with_suffix(".new").replace(place)
 
-    signal.signal(TELL, tell)
+    signal.signal(REPORT_SIGNAL, report)
 
 
 if folder := os.environ.get(FOLDER_VARIABLE):
     trace_connections(Path(folder))
-    _tell_when_asked(Path(folder))
+    _report_on_signal(Path(folder))

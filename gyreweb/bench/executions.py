@@ -216,7 +216,7 @@ def _pools(folder: Path, pids: list[int]) -> list[dict[str, int]]:
     for pid in pids:
         place = folder / f"{pid}.pool"
         place.unlink(missing_ok=True)
-        os.kill(pid, counted.TELL)
+        os.kill(pid, counted.REPORT_SIGNAL)
         deadline = time.monotonic() + 30
         while not place.exists():
             if time.monotonic() > deadline:

@@ -129,7 +129,7 @@ class Plant:
         if counts is not None:
             service = _with(service, "gyreweb.celery", "gyreweb.bench.counted")
         log = self.home / "logs" / f"{service.name}-{len(list(self.home.glob('logs/*')))}.log"
-        variables = environment(Ports(web=1, proxies=(1,)), SUPERVISOR_MARK, self.token) | service.variables
+        variables = environment(Ports(web=1, proxies=(1,)), SUPERVISOR_MARK, self.token) | dict(service.variables)
         if counts is not None:
             variables[FOLDER_VARIABLE] = str(counts)
         with log.open("wb") as output:

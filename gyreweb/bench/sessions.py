@@ -50,7 +50,7 @@ def run() -> Mapping[str, Figure]:
                 before = stage.resident_bytes(pid)
                 messages = _grow(url, key, text)
                 grown = stage.resident_bytes(pid) - before
-                told = httpx.get(f"{url}/health", timeout=60).json()
+                health = httpx.get(f"{url}/health", timeout=60).json()
             with stage.proxy(Path(folder)) as (url, _):
                 started = time.perf_counter()
                 httpx.get(f"{url}/x/{key}/v1/models", timeout=300).raise_for_status()
@@ -60,10 +60,10 @@ def run() -> Mapping[str, Figure]:
         if last["false_fork"] or last["prefix_tokens"] < UNIQUE_TOKENS // 2:
             raise AssertionError(f"the rebuilt session did not extend its last call: {last}")
         prompt_tokens = sum(Call.objects.values_list("input_tokens", flat=True))
-    unique = told["tokens"]
+    unique = health["tokens"]
     return {
         "bytes_per_token": Figure.against(grown / unique, 4 * prompt_tokens / unique, "bytes"),
-        "held_bytes_per_token": Figure(told["bytes_per_token"], "bytes"),
+        "held_bytes_per_token": Figure(health["bytes_per_token"], "bytes"),
         "unique_tokens": Figure.against(unique, prompt_tokens, "tokens"),
         "calls": Figure(NUM_CALLS, "calls"),
         "rebuild": Figure(rebuilt_s, "s"),

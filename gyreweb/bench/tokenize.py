@@ -2,8 +2,8 @@
 
 `per_new_token`: a conversation that only grows, as an agent's does. The count of tokens that the proxy made out of text
 is divided by those that its prompts gained; the baseline renders every request of the same conversation anew.
-`health_max`: the slowest of many looks at /health while a prompt of a million tokens is on its way; the baseline is the
-slowest of as many looks at the idle proxy.
+`health_max`: the slowest of many requests of /health while a prompt of a million tokens is on its way; the baseline is
+the slowest of as many requests of the idle proxy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NUM_CALLS = 60
 WORDS_PER_RESULT = 300
 REPLY_TOKENS = 40
 LONG_PROMPT_TOKENS = 1_000_000
-LOOK_EVERY_S = 0.01
+PROBE_EVERY_S = 0.01
 CONTEXT_TOKENS = 2_000_000
 SENTENCE = "read the file and write the word "
 
@@ -53,14 +53,14 @@ def run() -> Mapping[str, Figure]:
             with stage.proxy(Path(folder)) as (url, _):
                 tokenised, requests = _converse(url, keys[0])
                 new_tokens = sum(c.input_tokens - c.prefix_tokens for c in Call.objects.all())
-                idle = _looks(url, lambda: time.sleep(3.0))
-                busy = _looks(url, lambda: _ask(url, keys[1], _long_prompt(rendering)))
+                idle = _probe_health(url, lambda: time.sleep(3.0))
+                busy = _probe_health(url, lambda: _ask(url, keys[1], _long_prompt(rendering)))
                 long_tokens = Call.objects.order_by("-input_tokens").values_list("input_tokens", flat=True)[0]
         before = TOKENISED.count
         for messages in requests:
             rendering.prompt(messages, None)
         anew = TOKENISED.count - before
-    print(f"{len(requests)} requests, {new_tokens:,} new tokens; {len(busy)} looks while busy", file=sys.stderr)
+    print(f"{len(requests)} requests, {new_tokens:,} new tokens; {len(busy)} probes while busy", file=sys.stderr)
     return {
         "per_new_token": Figure.against(tokenised / new_tokens, anew / new_tokens, "tokens"),
         "tokenised": Figure.against(tokenised, anew, "tokens"),
@@ -91,26 +91,26 @@ def _converse(url: str, key: str) -> tuple[int, list[list[dict[str, Any]]]]:
     return _health(url)["tokenised"] - before, requests
 
 
-def _looks(url: str, work: Any) -> list[float]:
-    """Seconds that each look at /health took while `work` was done."""
+def _probe_health(url: str, work: Any) -> list[float]:
+    """Seconds that each request of /health took while `work` was done."""
     taken: list[float] = []
     done = threading.Event()
 
-    def look() -> None:
+    def probe() -> None:
         with httpx.Client() as client:
             while not done.is_set():
                 started = time.perf_counter()
                 client.get(f"{url}/health", timeout=60)
                 taken.append(time.perf_counter() - started)
-                time.sleep(LOOK_EVERY_S)
+                time.sleep(PROBE_EVERY_S)
 
-    looking = threading.Thread(target=look)
-    looking.start()
+    prober = threading.Thread(target=probe)
+    prober.start()
     try:
         work()
     finally:
         done.set()
-        looking.join()
+        prober.join()
     return taken
 
 
@@ -127,5 +127,5 @@ def _ask(url: str, key: str, messages: list[dict[str, Any]]) -> str:
 
 
 def _health(url: str) -> dict[str, Any]:
-    told: dict[str, Any] = httpx.get(f"{url}/health", timeout=60).json()
-    return told
+    health: dict[str, Any] = httpx.get(f"{url}/health", timeout=60).json()
+    return health

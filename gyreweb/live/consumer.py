@@ -1,4 +1,4 @@
-"""One listener of one run: a doorbell wakes it, the log tells it, a beat covers for lost rings."""
+"""One live listener of a run: a doorbell wakes it to read the event log; a beat makes up for rings that were lost."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class RunConsumer(AsyncJsonWebsocketConsumer):
         since = query.get("since", ["0"])[0]
         self.viewer = await database_sync_to_async(access.viewer_of_user)(self.scope["user"])
         self.worker: asyncio.Task[None] | None = None
-        self.rung = asyncio.Event()
+        self.doorbell = asyncio.Event()
         await self.accept()
         if self.page not in EVERY_PAGE or not since.isdecimal() or len(since) > 18 or not await self._visible():
             await self.close(NOT_FOUND)
             return
         self.seq = int(since)
-        self.looked_at = updates.now()
+        self.read_at = updates.now()
         self.group = f"run.{self.run_id}"
         await self.channel_layer.group_add(self.group, self.channel_name)
-        self.rung.set()  # what happened between the page and this socket
-        self.worker = asyncio.create_task(self._work())
+        self.doorbell.set()  # what happened between the page and this socket
+        self.worker = asyncio.create_task(self._send_updates())
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **_: Any) -> None:
         """Whatever is sent here, text or bytes, is passed over."""
@@ -61,7 +61,7 @@ class RunConsumer(AsyncJsonWebsocketConsumer):
     async def run_event(self, message: dict[str, Any]) -> None:
         """The doorbell: {run, seq}."""
         if message["seq"] > self.seq:
-            self.rung.set()
+            self.doorbell.set()
 
     @database_sync_to_async
     def _visible(self) -> bool:
@@ -72,11 +72,11 @@ class RunConsumer(AsyncJsonWebsocketConsumer):
             return False
         return True
 
-    async def _work(self) -> None:
+    async def _send_updates(self) -> None:
         """Wait for a ring or for the beat's time; then read the log."""
         while True:
             try:
-                await asyncio.wait_for(self.rung.wait(), BEAT_S)
+                await asyncio.wait_for(self.doorbell.wait(), BEAT_S)
             except TimeoutError:
                 if not await self._visible():
                     await self.close(NOT_FOUND)
@@ -86,25 +86,25 @@ class RunConsumer(AsyncJsonWebsocketConsumer):
                 if newest <= self.seq:
                     continue
             await asyncio.sleep(COALESCE_S)
-            self.rung.clear()
+            self.doorbell.clear()
             started = time.monotonic()
             if not await self._visible():
                 await self.close(NOT_FOUND)
                 return
-            if not await self._look():
+            if not await self._send_update():
                 return
             await asyncio.sleep(min(MAX_REST_S, REST_FACTOR * (time.monotonic() - started)))
 
-    async def _look(self) -> bool:
-        looked_at = updates.now()
+    async def _send_update(self) -> bool:
+        read_at = updates.now()
         try:
             message = await database_sync_to_async(updates.updates_after)(
-                self.viewer, self.run_id, self.seq, self.page, self.looked_at
+                self.viewer, self.run_id, self.seq, self.page, self.read_at
             )
         except NotFound:
             await self.close(NOT_FOUND)
             return False
         if message is not None:
-            self.seq, self.looked_at = message["seq"], looked_at
+            self.seq, self.read_at = message["seq"], read_at
             await self.send_json(message)
         return True

@@ -1,4 +1,4 @@
-"""What one look at the event log yields: the fragments and data points that changed since `seq`."""
+"""The message to a live listener: the fragments and data points that changed after event `seq`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from agents.web.access import Viewer
 from gyreweb.pages import chart, fragments
 from gyreweb.pages.facts import RunFacts
 
-#: A listener further behind than this loads the page's snapshot instead.
-MAX_BEHIND = 400
+#: A listener that lacks more events than this loads the page's snapshot instead.
+MAX_EVENTS = 400
 #: Points go back this far before the last update, so that a row which was committed late is not missed.
 OVERLAP = timedelta(seconds=3)
 
-NEWS = {
+#: By page: events that its badge counts as new.
+COUNTED_EVENTS = {
     "executions": fragments.EXECUTION_EVENTS - {EventKind.EXECUTION_DISPATCHED},
     "decisions": frozenset({EventKind.DECISION_MADE}),
 }
@@ -37,9 +38,9 @@ def updates_after(viewer: Viewer, run_id: int, seq: int, page: str, since: datet
     run = access.run_for(viewer, run_id)
     if run.event_seq <= seq:
         return None
-    if run.event_seq - seq > MAX_BEHIND:
+    if run.event_seq - seq > MAX_EVENTS:
         return {"type": "reload", "seq": run.event_seq}
-    events = run_queries.events_after(run, seq, MAX_BEHIND)
+    events = run_queries.events_after(run, seq, MAX_EVENTS)
     if not events:
         return None
     kinds = {event.kind for event in events}
@@ -49,7 +50,7 @@ def updates_after(viewer: Viewer, run_id: int, seq: int, page: str, since: datet
         "seq": events[-1].seq,
         "fragments": {f.name: fragments.render(f, facts) for f in fragments.changed_by(kinds, page)},
         "state_changed": bool(kinds & fragments.STATE_EVENTS),
-        "news": sum(event.kind in NEWS.get(page, ()) for event in events),
+        "num_new": sum(event.kind in COUNTED_EVENTS.get(page, ()) for event in events),
     }
     if page == "run":
         if kinds & DRAWN_EVENTS:

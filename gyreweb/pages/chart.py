@@ -1,4 +1,4 @@
-"""Data of the run page's picture: waterlevel, lanes, steps and decisions on one time axis; and the reward curve."""
+"""Data of the run chart: waterlevel, lanes, steps and decisions on one time axis; and the reward curve."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def window_of(facts: RunFacts, name: str) -> tuple[str, datetime, datetime]:
 
 
 def water_chart(facts: RunFacts, since: datetime, until: datetime) -> dict[str, Any]:
-    """Everything that the picture draws, times in epoch seconds."""
+    """Everything that the run chart draws, times in epoch seconds."""
     run = facts.run
     lanes = cell_queries.lanes(run, facts.cells, since, until)
     decisions = decision_queries.decisions_between(run, since, until)
@@ -54,7 +54,8 @@ def lane_rows(facts: RunFacts, lanes: dict[int, list[cell_queries.Span]]) -> lis
 
 
 def decision_point(sentence: decision_queries.Sentence) -> list[Any]:
-    return [sentence.at.timestamp(), sentence.number, sentence.tone, sentence.head, sentence.why]
+    at = sentence.at.timestamp() if isinstance(sentence.at, datetime) else sentence.at
+    return [at, sentence.number, sentence.tone, sentence.head, sentence.why]
 
 
 def evaluation_points(facts: RunFacts) -> list[list[Any]]:

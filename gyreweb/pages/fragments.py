@@ -1,4 +1,4 @@
-"""Parts of the run pages that change while one looks. The page and the live feed render the same templates.
+"""Parts of the run pages that change while they are open. The page and the live feed render the same templates.
 
 Each fragment names the events that can change it. Snapshot + events = new snapshot is tested over all kinds.
 """

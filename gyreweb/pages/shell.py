@@ -34,7 +34,7 @@ def page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     @login_required
     @wraps(view)
     def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        request.viewer = access.viewer_of_user(request.user)  # type: ignore[attr-defined]
+        request.viewer = access.viewer_of_user(request.user)
         try:
             return view(request, *args, **kwargs)
         except NotFound as error:
@@ -44,7 +44,7 @@ def page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
 
 
 def viewer_of(request: HttpRequest) -> Viewer:
-    found: Viewer = request.viewer  # type: ignore[attr-defined]
+    found: Viewer = request.viewer
     return found
 
 

@@ -14,14 +14,14 @@ EVERY_S = 1.0
 
 
 class Follower:
-    """Looks at most once a second. `ended` is true once the run has reached its last state."""
+    """Reads the run at most once a second. `ended` is true once the run has reached its last state."""
 
     def __init__(self, run: Run, console: Console) -> None:
         self.run = run
         self.ended = False
         self._waiting_since: float | None = None
         self._console = console
-        self._next_look = 0.0
+        self._next_read_at = 0.0
         self._shown_trouble = ""
 
     def waiting_s(self) -> float:
@@ -33,10 +33,10 @@ class Follower:
         held = self.run.dispatch_held and self.run.waterlevel == 0
         return self.run.state == Run.State.PAUSED or (self.run.state == Run.State.RUNNING and held)
 
-    def look(self) -> None:
-        if time.monotonic() < self._next_look:
+    def refresh(self) -> None:
+        if time.monotonic() < self._next_read_at:
             return
-        self._next_look = time.monotonic() + EVERY_S
+        self._next_read_at = time.monotonic() + EVERY_S
         try:
             self._show_next() if self.ended else self._show()
         except DatabaseError as error:

@@ -174,7 +174,7 @@ def _run(options: Options, watch: Watch, mine: record.Record, console: Console) 
     follower = Follower(run_to_watch(options.preset, options.seed, options.once, console.notice), console)
     while not (options.once and follower.ended):
         watch.tick()
-        follower.look()
+        follower.refresh()
         if options.once and follower.waiting_s() > PATIENCE_S:
             why = follower.run.state_reason or "dispatch is held; the alarms on its page say why"
             raise CannotStart(f"run {follower.run.pk} waits for somebody: {why}. It can be resumed.")

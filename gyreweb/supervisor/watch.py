@@ -24,7 +24,7 @@ class Watch:
         self._urls = urls
         self._home = home
         self._console = console
-        self._look_at_servers = 0.0
+        self._next_server_check_at = 0.0
         self._num_failures = 0
 
     def wait_until_ready(self) -> None:
@@ -46,7 +46,7 @@ class Watch:
     def tick(self) -> None:
         for child in self.children:
             child.watch()
-        if time.monotonic() >= self._look_at_servers:
+        if time.monotonic() >= self._next_server_check_at:
             self._revive_servers()
 
     def _revive_servers(self) -> None:
@@ -59,4 +59,4 @@ class Watch:
             delay = BACKOFF_S[min(self._num_failures, len(BACKOFF_S) - 1)]
             self._num_failures += 1
             self._console.notice(f"{error}\nNext try in {delay:g} s.")
-        self._look_at_servers = time.monotonic() + delay
+        self._next_server_check_at = time.monotonic() + delay

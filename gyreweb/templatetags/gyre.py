@@ -18,7 +18,7 @@ from agents.core.plain_text import CONTROL
 register = template.Library()
 
 #: What a template has for a value that is not there.
-NOTHING = (None, "")
+NOTHING: tuple[Any, ...] = (None, "")
 
 #: Escaping writes a backtick as it is.
 _TICKED = re.compile(r"`([^`]+)`")
@@ -71,7 +71,7 @@ def ticks(text: str) -> SafeString:
 
 @register.filter
 @of_number
-def short(value: float | None) -> str:
+def short(value: Any) -> str:
     """702k, 19.4M: at most three significant digits."""
     if value in NOTHING:
         return "–"
@@ -103,13 +103,13 @@ def signed(value: float | None, places: int = 3) -> str:
 
 @register.filter
 @of_number
-def percent(share: float | None, places: int = 1) -> str:
+def percent(share: Any, places: int = 1) -> str:
     return "–" if share in NOTHING else f"{100 * share:.{places}f}%"
 
 
 @register.filter
 @of_number
-def duration(value: timedelta | float | None) -> str:
+def duration(value: Any) -> str:
     """4.02 h, 3 min 12 s, 12.4 s, 180 ms."""
     if value in NOTHING:
         return "–"

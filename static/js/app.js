@@ -14,27 +14,27 @@ const find = (selector, root = document) => root.querySelector(selector);
 
 function start() {
   keys.mount();
-  dress(document);
-  const picture = find("#water") && water.mount(find("#water"));
+  prepare(document);
+  const chart = find("#water") && water.mount(find("#water"));
   const reward = find("#reward") && series.mountReward(find("#reward"));
   series.mountSeries(document.querySelectorAll("[data-series]"));
   if (find("#timeline")) timeline.mount(find("#timeline"));
   const head = find("[data-run][data-seq]");
   if (head) {
-    const showsNews = ["executions", "decisions"].includes(head.dataset.page);
-    window.gyre = { picture, reward, feed: live.mount(head, { water: picture, reward, showsNews, onSwap: dress }) };
+    const showsCount = ["executions", "decisions"].includes(head.dataset.page);
+    window.gyre = { chart, reward, feed: live.mount(head, { water: chart, reward, showsCount, onSwap: prepare }) };
   }
-  document.addEventListener("htmx:after:swap", () => dress(document));
+  document.addEventListener("htmx:after:swap", () => prepare(document));
 }
 
 /** What new markup needs, on the page and after every swap. */
-function dress(root) {
+function prepare(root) {
   for (const time of root.querySelectorAll("time[data-clock], time[data-stamp]")) {
     time.textContent = "clock" in time.dataset ? clock(Date.parse(time.dateTime) / 1000) : stamp(time.dateTime);
     time.title = whole(time.dateTime);
   }
   for (const view of root.querySelectorAll("[data-tokens]")) tokens.mount(view);
-  for (const chart of root.querySelectorAll("[data-what-if-chart]")) whatIf.mount(chart);
+  for (const drawing of root.querySelectorAll("[data-what-if-chart]")) whatIf.mount(drawing);
   scroll.mount(root);
 }
 

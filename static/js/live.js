@@ -1,4 +1,4 @@
-/** The live feed of a run: a socket that says what changed. It never moves the reader's place. */
+/** The live feed of a run: a socket whose messages hold what changed. It never moves what the reader looks at. */
 
 const FALLBACK_BEAT_S = 12;
 
@@ -15,8 +15,8 @@ class Feed {
     this.calm = "ended" in head.dataset ? "up to date" : "live";
     this.pill = head.querySelector("[data-live-pill]");
     this.text = head.querySelector("[data-live-text]");
-    this.held = null; // updates that wait while the reader holds the page: {fragments, points, reward, news}
-    this.news = 0;
+    this.held = null; // updates that wait while the reader holds the page: {fragments, points, reward, num_new}
+    this.numNew = 0;
     this.tries = 0;
     this.heard = Date.now();
     this.pill.addEventListener("click", () => this.toggle());
@@ -54,7 +54,7 @@ class Feed {
 
   update(message) {
     this.seq = message.seq;
-    this.news += message.news ?? 0;
+    this.numNew += message.num_new ?? 0;
     if (this.held) this.held = join(this.held, message);
     else this.apply(message);
     this.show(this.held ? "held" : "live");
@@ -95,12 +95,12 @@ class Feed {
       const waiting = this.held;
       this.held = null;
       this.apply(waiting);
-      this.news = 0;
+      this.numNew = 0;
     } else this.held = { fragments: {} };
     this.show(this.held ? "held" : "live");
   }
 
-  /** No word for a while: the data is dimmed and its age is shown. */
+  /** Without a message for a while the data is dimmed and its age is shown. */
   tick() {
     const silent = (Date.now() - this.heard) / 1000;
     if (silent < FALLBACK_BEAT_S) return;
@@ -110,14 +110,14 @@ class Feed {
   }
 
   show(state, text) {
-    const news = this.news && (this.held || this.parts.showsNews) ? ` · ${this.news} new` : "";
+    const count = this.numNew && (this.held || this.parts.showsCount) ? ` · ${this.numNew} new` : "";
     this.pill.dataset.state = state;
-    this.text.textContent = (text ?? { live: this.calm, held: "paused", reconnecting: "reconnecting", connecting: "connecting" }[state]) + news;
+    this.text.textContent = (text ?? { live: this.calm, held: "paused", reconnecting: "reconnecting", connecting: "connecting" }[state]) + count;
     this.pill.setAttribute("aria-pressed", String(this.held !== null));
   }
 }
 
-/** What stands in the middle of the reader's window stays there, also when something grows above it. */
+/** Scrolls so that the element in the middle of the window stays there when something above it changes its height. */
 function keepPlace(change) {
   const middle = document.elementFromPoint(innerWidth / 2, innerHeight / 2)?.closest(".card, .kpis, header, main > *");
   const before = middle?.getBoundingClientRect().top;
@@ -128,12 +128,12 @@ function keepPlace(change) {
 }
 
 function join(old, fresh) {
-  const points = old.points && fresh.points ? { ...fresh.points, water: old.points.water.concat(fresh.points.water), decisions: old.points.decisions.concat(fresh.points.decisions), steps: old.points.steps.concat(fresh.points.steps), lanes: earlier(old.points.lanes, fresh.points.lanes) } : (fresh.points ?? old.points);
+  const points = old.points && fresh.points ? { ...fresh.points, water: old.points.water.concat(fresh.points.water), decisions: old.points.decisions.concat(fresh.points.decisions), steps: old.points.steps.concat(fresh.points.steps), lanes: joinLanes(old.points.lanes, fresh.points.lanes) } : (fresh.points ?? old.points);
   return { fragments: { ...old.fragments, ...fresh.fragments }, points, reward: fresh.reward ?? old.reward, state_changed: old.state_changed || fresh.state_changed };
 }
 
-/** Spans of both messages, the newer word for a span that both know. */
-function earlier(old, fresh) {
+/** Spans of both messages; the newer one counts for a span that both have. */
+function joinLanes(old, fresh) {
   return fresh.map((lane) => {
     const first = lane.spans[0]?.[0] ?? Infinity;
     const before = (old.find((one) => one.index === lane.index)?.spans ?? []).filter(([start]) => start < first);

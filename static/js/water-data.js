@@ -1,4 +1,4 @@
-/** Pure functions over the picture's data: room, waterlevel and roles at an instant; merging what the live feed adds. */
+/** Pure functions over the run chart's data: room, waterlevel and roles at an instant; merging what the live feed adds. */
 
 /** Number of cells in rollout over time, as [time, count] steps. */
 export function rolloutSteps(lanes, until) {

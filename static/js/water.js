@@ -1,4 +1,4 @@
-/** The run page's picture: water under the staircase of room, a lane per cell below, one cursor through all of it. */
+/** The run chart: water under the staircase of room, a lane per cell below, one cursor through all of it. */
 
 import { clock, duration, hours, html, json, onWidth, svg, thousands, zone } from "./dom.js";
 import { lastBefore, merge, roleAt, rolloutSteps } from "./water-data.js";
@@ -11,12 +11,12 @@ const TICKS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14
 export function mount(element) {
   const data = json("water-data");
   if (!data) return null;
-  const picture = new Picture(element, data);
-  onWidth(element, () => picture.draw());
-  return picture;
+  const chart = new RunChart(element, data);
+  onWidth(element, () => chart.draw());
+  return chart;
 }
 
-class Picture {
+class RunChart {
   constructor(element, data) {
     this.element = element;
     this.data = data;

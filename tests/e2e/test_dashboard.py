@@ -88,15 +88,15 @@ def test_a_reader_can_hold_the_page_and_let_it_go_on(page: Page, run: Run) -> No
     expect(page.locator("#f-state")).to_contain_text("paused")
 
 
-def test_what_the_feed_added_is_the_picture_that_a_reload_draws(page: Page, run: Run) -> None:
+def test_what_the_feed_added_is_the_chart_that_a_reload_draws(page: Page, run: Run) -> None:
     page.goto(f"/runs/{run.pk}/")
     expect(page.locator("[data-live-text]")).to_have_text("live")
     events.record(run.pk, EventKind.GROUP_DISPATCHED, {})
     becomes_true(page, f"window.gyre.feed.seq >= {run.event_seq + 1}")
     parts = "({lanes: d.lanes.map(l => l.spans.map(s => s.slice(0, 3))), steps: d.steps, decisions: d.decisions})"
-    merged = page.evaluate(f"(d => {parts})(window.gyre.picture.data)")
-    page.evaluate("window.gyre.picture.reload().then(() => true)")
-    assert page.evaluate(f"(d => {parts})(window.gyre.picture.data)") == merged
+    merged = page.evaluate(f"(d => {parts})(window.gyre.chart.data)")
+    page.evaluate("window.gyre.chart.reload().then(() => true)")
+    assert page.evaluate(f"(d => {parts})(window.gyre.chart.data)") == merged
 
 
 def test_the_cursor_reads_decisions_by_keyboard(page: Page, run: Run) -> None:

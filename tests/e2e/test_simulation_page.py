@@ -1,4 +1,4 @@
-"""A saved simulation in the browser: its picture counts hours, and the keyboard goes from decision to decision."""
+"""A saved simulation in the browser: its chart counts hours, and the keyboard goes from decision to decision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def saved(database_url: str, tmp_path: Path) -> Simulation:
     return Simulation.objects.get()
 
 
-def test_the_picture_of_a_simulation_counts_hours_and_says_each_decision(saved: Simulation, page: Page) -> None:
+def test_the_chart_of_a_simulation_counts_hours_and_says_each_decision(saved: Simulation, page: Page) -> None:
     page.goto("/")
     page.click("nav >> text=Simulations")
     page.click(f"a[href='/simulations/{saved.pk}/']")

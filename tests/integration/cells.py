@@ -1,4 +1,4 @@
-"""A run with live cells, and the small part of the scheduler that these tests play: wishes and batches."""
+"""A run with live cells, and the small part of the scheduler that these tests play: desired roles and batches."""
 
 import functools
 from collections.abc import Sequence
@@ -67,15 +67,15 @@ class LiveCells:
 
         wait_for(reached, lambda: f"cells {list(indices) or 'all'} in {role}; {self.logs()}")
 
-    def wish(self, run: Run, role: str, indices: Sequence[int] = ()) -> None:
-        """As the scheduler does: a started role change and a new wish."""
+    def desire(self, run: Run, role: str, indices: Sequence[int] = ()) -> None:
+        """As the scheduler does: a started role change and a new desired role."""
         for cell in Cell.objects.filter(run=run):
             if (not indices or cell.index in indices) and cell.desired_role != role:
                 RoleChange.objects.create(cell=cell, epoch=cell.epoch, from_role=cell.role, to_role=role)
                 Cell.objects.filter(pk=cell.pk).update(desired_role=role)
 
     def switch(self, run: Run, role: str, indices: Sequence[int] = ()) -> None:
-        self.wish(run, role, indices)
+        self.desire(run, role, indices)
         self.wait_roles(run, role, indices)
 
     def open_batch(self, run: Run, payloads: Sequence[Payload], number: int = 1) -> Batch:

@@ -103,7 +103,7 @@ def test_every_event_kind_is_drawn_somewhere_or_is_a_call(run: Run) -> None:
     assert set(EventKind) - drawn == fragments.CALL_EVENTS
 
 
-def test_points_and_the_old_picture_make_the_new_picture(run: Run) -> None:
+def test_points_and_the_old_chart_make_the_new_chart(run: Run) -> None:
     now = timezone.now()
     seq = run.event_seq
     _happen(run, EventKind.ROLE_CHANGE_STARTED)
@@ -113,7 +113,7 @@ def test_points_and_the_old_picture_make_the_new_picture(run: Run) -> None:
     run.refresh_from_db()
     assert message["points"]["water"][-1][1] == run.waterlevel
     assert [lane["index"] for lane in message["points"]["lanes"]] == [0, 1]
-    assert message["news"] == 0
+    assert message["num_new"] == 0
 
 
 async def test_a_listener_first_gets_what_it_missed_since_the_page(run: Run, listen: Listen) -> None:
@@ -151,13 +151,13 @@ async def test_many_events_at_once_come_as_one_update(run: Run, listen: Listen) 
     await database_sync_to_async(burst)()
     listener = await listen(run.pk, since=run.event_seq, page="executions")
     message = await until(listener, "update")
-    assert (message["seq"], message["news"]) == (run.event_seq + 40, 40)
+    assert (message["seq"], message["num_new"]) == (run.event_seq + 40, 40)
 
 
 async def test_a_listener_that_is_too_far_behind_is_told_to_reload(
     run: Run, listen: Listen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(updates, "MAX_BEHIND", 5)
+    monkeypatch.setattr(updates, "MAX_EVENTS", 5)
     listener = await listen(run.pk, since=0)
     message = await until(listener, "reload")
     assert message == {"type": "reload", "seq": run.event_seq}

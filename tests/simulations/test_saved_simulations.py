@@ -109,7 +109,7 @@ def test_the_navigation_leads_to_simulations_and_an_empty_list_says_the_command(
     assert "manage.py simulate --preset baseline-set" in browser.get("/simulations/").content.decode()
 
 
-def test_the_picture_holds_the_whole_run_or_the_window(browser: Client, saved: Simulation) -> None:
+def test_the_chart_holds_the_whole_run_or_the_window(browser: Client, saved: Simulation) -> None:
     whole = browser.get(f"/simulations/{saved.pk}/").context["water"]
     run = saved.runs.get(policy_kind="elastic", seed=1)
     assert (whole["since"], whole["until"]) == (0.0, pytest.approx(run.hours * 3600))

@@ -1,6 +1,4 @@
-"""The agent of one cell: reconciles the role that the scheduler wishes with the one the cell has.
-
-See docs/algorithms.md §10.
+"""The agent of one cell: brings the cell's role to the one that the scheduler desires (docs/algorithms.md §10).
 
 It decides nothing. It starts the engine and the trainer (both stay resident), obeys `desired_role`, measures the phases
 of every switch, and reports. Every write carries the cell's epoch, so an agent that was replaced can change nothing.
@@ -37,7 +35,7 @@ ROLLOUT, TRAINING, SWITCHING = "rollout", "training", "switching"
 
 
 class Withdrawn(RuntimeError):
-    """The scheduler took its wish back while the switch was still draining."""
+    """The desired role changed while the switch was still under way."""
 
 
 class Phases:
@@ -105,24 +103,27 @@ class CellAgent:
     # reconcile
 
     def run(self) -> None:
-        """Until the epoch is over or the scheduler wishes `stopped`."""
-        while (wish := cell_row.wish(self.connection, self.cell)) is not None and wish.desired_role != "stopped":
-            if not self.reconcile(wish):
+        """Until the epoch is over or the desired role is `stopped`."""
+        while (desired := self._desired()) is not None and desired.desired_role != "stopped":
+            if not self.reconcile(desired):
                 time.sleep(POLL_S)
 
-    def reconcile(self, wish: cell_row.Wish) -> bool:
-        """One step towards the wish. False: nothing to do now."""
+    def _desired(self) -> cell_row.DesiredState | None:
+        return cell_row.desired_state(self.connection, self.cell)
+
+    def reconcile(self, desired: cell_row.DesiredState) -> bool:
+        """One step towards the desired state. False: nothing to do now."""
         if isinstance(self.work, Core):
             self.work.accept_offers()
-        if self.role == ROLLOUT and wish.desired_role == TRAINING:
+        if self.role == ROLLOUT and desired.desired_role == TRAINING:
             self._switch(TRAINING)
             return True
-        if self.role == TRAINING and wish.desired_role == ROLLOUT:
+        if self.role == TRAINING and desired.desired_role == ROLLOUT:
             self._switch(ROLLOUT)
             return True
         if self.role == TRAINING:
             return self.work.train_once()
-        if wish.evaluation is None and wish.newest_version > self.engine_version:
+        if desired.evaluation is None and desired.newest_version > self.engine_version:
             return self._refresh()
         return False
 
@@ -149,7 +150,7 @@ class CellAgent:
         if isinstance(self.work, Satellite):
             with phases.phase("pull"):
                 while not self.work.pull():
-                    self._still_wished(TRAINING)
+                    self._check_still_desired(TRAINING)
                     time.sleep(POLL_S)
         self._enter(TRAINING)
 
@@ -157,13 +158,13 @@ class CellAgent:
         """Wait until the proxy routes nothing here and every running call has ended. Aborts none."""
         settled_at = time.monotonic() + ROUTING_SETTLES_S
         while time.monotonic() < settled_at or self.engine.client.loads()["num_calls"]:
-            self._still_wished(TRAINING)
+            self._check_still_desired(TRAINING)
             time.sleep(DRAIN_POLL_S)
 
-    def _still_wished(self, role: str) -> None:
-        wish = cell_row.wish(self.connection, self.cell)
-        if wish is None or wish.desired_role != role:
-            raise Withdrawn(f"{role} is no longer wished")
+    def _check_still_desired(self, role: str) -> None:
+        desired = self._desired()
+        if desired is None or desired.desired_role != role:
+            raise Withdrawn(f"{role} is no longer the desired role")
 
     def _to_rollout(self, phases: Phases) -> None:
         self.role = SWITCHING

@@ -18,7 +18,7 @@ TAKES_WEIGHTS = "weights"
 
 
 @dataclass(frozen=True)
-class Wish:
+class DesiredState:
     """What the scheduler wants of this cell, and the newest published version (-1 before the first)."""
 
     desired_role: str
@@ -71,7 +71,7 @@ def run_facts(connection: Connection, cell: CellEpoch) -> RunFacts:
     return RunFacts(*row)
 
 
-def wish(connection: Connection, cell: CellEpoch) -> Wish | None:
+def desired_state(connection: Connection, cell: CellEpoch) -> DesiredState | None:
     """None: this epoch is over."""
     row = connection.execute(
         "SELECT desired_role, evaluation, "
@@ -79,7 +79,7 @@ def wish(connection: Connection, cell: CellEpoch) -> Wish | None:
         "FROM scheduler_cell WHERE run_id = %s AND index = %s AND epoch = %s",
         (cell.run_id, cell.run_id, cell.cell_index, cell.epoch),
     ).fetchone()
-    return None if row is None else Wish(*row)
+    return None if row is None else DesiredState(*row)
 
 
 def report(connection: Connection, cell: CellEpoch, *, notify: bool = False, **columns: Any) -> bool:

@@ -4,6 +4,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import psycopg
 import requests
@@ -54,7 +55,7 @@ class Heartbeat(threading.Thread):
                 connection = None
                 self._stopping.wait(INTERVAL_S)
 
-    def _load(self) -> dict[str, float]:
+    def _load(self) -> dict[str, Any]:
         idle = {"num_calls": 0, "num_kv_tokens": 0, "tokens_per_s": 0.0}
         if self._engine is None:
             return idle

@@ -42,7 +42,7 @@ def prepare() -> None:
         shims.install()
     # SGLang forces "spawn", which would import everything again in each of its processes.
     multiprocessing.set_start_method("fork", force=True)
-    multiprocessing.set_start_method = lambda *_, **__: None  # type: ignore[method-assign]
+    multiprocessing.set_start_method = lambda *_, **__: None
     logging.getLogger("sglang.srt.models.registry").setLevel(logging.ERROR)
     for name in MODULES:
         importlib.import_module(name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -22,7 +24,7 @@ def build_model(num_tokens: int, end_of_turn: int, padding: int, seed: int) -> Q
         intermediate_size=128,
         tie_word_embeddings=True,
         max_position_embeddings=CONTEXT_TOKENS,
-        rope_theta=10_000.0,
+        rope_theta=10_000.0,  # type: ignore[call-arg]
         initializer_range=0.1,
         bos_token_id=None,
         eos_token_id=end_of_turn,
@@ -37,7 +39,7 @@ def build_model(num_tokens: int, end_of_turn: int, padding: int, seed: int) -> Q
 
 
 @torch.no_grad()
-def _start_as_copier(attention: torch.nn.Module, config: Qwen3Config) -> None:
+def _start_as_copier(attention: Any, config: Any) -> None:
     """v_proj orthogonal, o_proj its transpose over (heads / kv heads): every head starts by passing on the token it
     attends to. Without this start, copying a word from the prompt is not learnt in the budget."""
     kv_heads, width, hidden = config.num_key_value_heads, config.head_dim, config.hidden_size

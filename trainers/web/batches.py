@@ -83,8 +83,9 @@ def hand_ins_of(batch_ids: list[int]) -> dict[int, list[HandIn]]:
 def measured(metrics: Any, name: str) -> float | None:
     """A number that a step measured; None for what is none or cannot be drawn."""
     value = metrics.get(name) if isinstance(metrics, dict) else None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and -MAX_FIGURE <= value <= MAX_FIGURE else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if -MAX_FIGURE <= value <= MAX_FIGURE else None
 
 
 def staleness_of(batches: list[Batch]) -> Staleness:

@@ -67,7 +67,7 @@ class GroupItem(APIView):
 class Assessments(APIView):
     @extend_schema(operation_id="assessments_list", responses={200: shapes.Assessments, **PROBLEMS})
     def get(self, request: Request, execution_id: int) -> Response:
-        """Every verdict and every wish for another one, newest first."""
+        """Every verdict and every request for another one, newest first."""
         found = access.execution_for(viewer_of(request), execution_id)
         refusal = why_not(found)
         values = {
@@ -96,8 +96,8 @@ class Reassess(APIView):
         found = access.execution_for(viewer, execution_id)
         body = serializers.Reason(data=request.data)
         body.is_valid(raise_exception=True)
-        wish = request_reassessment(found, user=viewer.user, reason=body.validated_data["reason"])
-        return Response(shapes.Reassessment(wish).data, status=202)
+        reassessment = request_reassessment(found, user=viewer.user, reason=body.validated_data["reason"])
+        return Response(shapes.Reassessment(reassessment).data, status=202)
 
 
 class ReassessMany(APIView):

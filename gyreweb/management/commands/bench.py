@@ -11,7 +11,7 @@ from gyreweb.bench import BENCHES, Bench, load, report
 
 class Command(BaseCommand):
     help = "Run one benchmark. Figures come with a baseline measured in the same run."
-    requires_system_checks = []
+    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("name", choices=sorted(BENCHES))

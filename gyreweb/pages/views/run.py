@@ -41,7 +41,7 @@ def run(request: HttpRequest, run_id: int) -> HttpResponse:
 @page
 @require_GET
 def run_chart(request: HttpRequest, run_id: int) -> HttpResponse:
-    """The picture's data, for a reload of the snapshot without the page."""
+    """The run chart's data, for a reload of the snapshot without the page."""
     facts = RunFacts(access.run_for(viewer_of(request), run_id))
     window, since, until = chart.window_of(facts, request.GET.get("window", ""))
     return JsonResponse(

@@ -186,4 +186,4 @@ def engine_checksums(weights: NamedTensors) -> dict[str, str]:
 
 def _digest(tensor: torch.Tensor) -> str:
     raw = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return hashlib.sha256(memoryview(raw)).hexdigest()[:16]
+    return hashlib.sha256(raw.data).hexdigest()[:16]

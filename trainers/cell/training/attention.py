@@ -51,10 +51,12 @@ class SdpaCoreAttention(MegatronModule):
         if attention_bias is not None:
             raise ValueError("attention bias is not supported")
         if packed_seq_params is None:
-            out = self._attend(*(x.permute(1, 2, 0, 3) for x in (query, key, value)), attention_mask)
+            q, k, v = (x.permute(1, 2, 0, 3) for x in (query, key, value))
+            out = self._attend(q, k, v, attention_mask)
             return out.permute(2, 0, 1, 3).flatten(2)
         if attention_mask is not None:
-            out = self._attend(*(x.transpose(0, 1)[None] for x in (query, key, value)), attention_mask)
+            q, k, v = (x.transpose(0, 1)[None] for x in (query, key, value))
+            out = self._attend(q, k, v, attention_mask)
             return out[0].transpose(0, 1).flatten(1)
         lengths = packed_seq_params.cu_seqlens_q.diff().tolist()
         parts = zip(*(x.transpose(0, 1)[None].split(lengths, dim=2) for x in (query, key, value)), strict=True)

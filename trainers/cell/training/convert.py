@@ -90,7 +90,8 @@ def load(model: GPTModel, weights: Tensors, tp_rank: int = 0, tp_size: int = 1) 
     for parameter, rule in rules(model):
         parts = [weights["model.embed_tokens.weight" if _tied(name, weights) else name] for name in rule.hf]
         if _is_qkv(rule):
-            whole = join_qkv(*parts, model.config).chunk(tp_size, 0)[tp_rank]
+            q, k, v = parts
+            whole = join_qkv(q, k, v, model.config).chunk(tp_size, 0)[tp_rank]
         elif _is_gated(rule):
             whole = torch.cat([part.chunk(tp_size, 0)[tp_rank] for part in parts])
         else:

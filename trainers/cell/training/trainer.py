@@ -63,10 +63,16 @@ class _MicroStep:
     call_ids: torch.Tensor  # [n]
 
 
-def init_process(layout: model.Layout, store: dist.Store | None = None, rank: int = 0, world_size: int = 1) -> None:
+def init_process(
+    layout: model.Layout,
+    store: dist.Store | None = None,  # type: ignore[name-defined]
+    rank: int = 0,
+    world_size: int = 1,
+) -> None:
     """Set up torch.distributed and Megatron's groups in this process; once."""
     device.install()
-    dist.init_process_group(device.BACKEND, store=store or dist.HashStore(), rank=rank, world_size=world_size)
+    store = store or dist.HashStore()  # type: ignore[attr-defined]
+    dist.init_process_group(device.BACKEND, store=store, rank=rank, world_size=world_size)
     with device.scope():
         parallel_state.initialize_model_parallel(layout.tensor_parallel, layout.pipeline_parallel)
 

@@ -49,7 +49,7 @@ def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def sha256_of(tensor: torch.Tensor) -> str:
-    return hashlib.sha256(memoryview(as_bytes(tensor).cpu().numpy())).hexdigest()
+    return hashlib.sha256(as_bytes(tensor).cpu().numpy().data).hexdigest()
 
 
 def rdma_devices() -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from agents import facade
+from agents.models import Run
 from trainers.policy.export import NothingToExport, export_policy
 
 
@@ -27,7 +28,7 @@ class Command(BaseCommand):
     def handle(self, *, run: int, weight_version: int | None, out: Path, **options: Any) -> None:
         try:
             found = facade.run(run)
-        except facade.Run.DoesNotExist as error:
+        except Run.DoesNotExist as error:
             raise CommandError(f"there is no run {run}") from error
         if out.exists() and not out.is_dir():
             raise CommandError(f"{out} is a file; name a folder")

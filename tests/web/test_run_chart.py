@@ -1,4 +1,4 @@
-"""The data of the run page's picture agrees with the rows, counted one by one."""
+"""The data of the run chart agrees with the rows, counted one by one."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def test_the_waterlevel_takes_one_query_whatever_its_length(run: Run, django_ass
 
 def test_lanes_cover_the_run_without_gap_or_overlap_and_end_in_the_role_of_now(run: Run) -> None:
     facts = RunFacts(run)
-    picture = chart.water_chart(facts, run.started_at, facts.now)
+    drawn = chart.water_chart(facts, run.started_at, facts.now)
     roles = {cell.index: cell.role for cell in facts.cells}
-    assert [row["name"] for row in picture["lanes"]] == ["core", "cell 1", "cell 2"]
-    for row in picture["lanes"]:
+    assert [row["name"] for row in drawn["lanes"]] == ["core", "cell 1", "cell 2"]
+    for row in drawn["lanes"]:
         spans = row["spans"]
         assert spans[0][0] == pytest.approx(run.started_at.timestamp())
         assert all(a[1] == pytest.approx(b[0]) for a, b in pairwise(spans))
@@ -99,7 +99,7 @@ def test_a_lost_cell_ends_its_last_role_when_it_was_lost() -> None:
     assert _spans(cell, changes)[-2:] == [(2, 8, "training"), (8, None, "lost")]
 
 
-def test_live_points_hold_what_the_picture_lacks(run: Run) -> None:
+def test_live_points_hold_what_the_chart_lacks(run: Run) -> None:
     old = RunFacts(run)
     since = old.now
     RoleChange.objects.create(cell=Cell.objects.get(run=run, index=2), epoch=1, from_role="rollout", to_role="training")
