@@ -16,6 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,11 +95,17 @@ class Gyre:
             _send(pids[target], signal.SIGKILL)
         for target in wave.silent_s:
             _send(pids[target], signal.SIGSTOP)
-        assert all(_is_stopped(pid) for target in wave.silent_s for pid in pids[target]), f"not stopped: {wave}"
+        for target in wave.silent_s:
+            # The first is the process itself; those that serve a connection of Postgres may just have ended.
+            wait_for(lambda: _state(pids[target][0]) == "T", f"{target} is stopped")  # noqa: B023
+            wait_for(lambda: all(_state(pid) in "TZX" for pid in pids[target]), f"{target} is stopped whole")  # noqa: B023
         began_s = time.monotonic()
-        for target, seconds in sorted(wave.silent_s.items(), key=lambda silence: silence[1]):
-            time.sleep(max(0.0, began_s + seconds - time.monotonic()))
-            _send(pids[target], signal.SIGCONT)
+        with ThreadPoolExecutor(1) as visitor:
+            answered = visitor.submit(self.dashboard_answers) if "web" in wave.silent_s else None
+            for target, seconds in sorted(wave.silent_s.items(), key=lambda silence: silence[1]):
+                time.sleep(max(0.0, began_s + seconds - time.monotonic()))
+                _send(pids[target], signal.SIGCONT)
+            assert answered is None or answered.result(), f"who waited for the web is not answered: {wave}"
 
     def _pids_once_there(self, target: str) -> list[int]:
         return wait_for(lambda: self._pids(target), f"there is a {target}\n{self.logs()}", RECOVERS_WITHIN_S)
@@ -121,6 +128,9 @@ class Gyre:
 
     def num_steps(self) -> int:
         return int(self._of_run("version"))
+
+    def has_finished(self) -> bool:
+        return self._of_run("state") == "finished"
 
     def _of_run(self, column: str) -> object:
         [(value, state, reason)] = self.rows(
@@ -172,16 +182,12 @@ def _send(pids: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _is_stopped(pid: int) -> bool:
-    """A stop takes effect soon, not at once; a process that somebody killed meanwhile is silent too."""
-
-    def state() -> str:
-        try:
-            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return "X"
-
-    return wait_for(lambda: state() in "TZX", f"process {pid} is stopped")
+def _state(pid: int) -> str:
+    """The kernel's letter: T is stopped, Z and X are dead."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
 
 
 def _children(pid: int) -> list[int]:
@@ -235,6 +241,9 @@ def test_a_run_outlives_the_death_and_the_silence_of_each_of_its_processes(home:
 
         gyre.run_id = _launch(CALM)
         goes_on("the next run steps", gyre.num_steps, CALM["steps"])
+        wait_for(lambda: gyre.has_finished(), lambda: f"the next run ends\n{gyre.logs()}")
+        manage("verify_run", str(gyre.run_id))
+        manage("replay_decisions", str(gyre.run_id))
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60.0)
         assert process.returncode == 0, gyre.logs()

@@ -6,13 +6,16 @@ import atexit
 import contextlib
 import itertools
 import json
+import logging
 import os
 import secrets
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,9 +24,15 @@ from agents.core.outcome import Reason
 from agents.harness.sandbox import cgroups, processes
 from agents.harness.sandbox.base import SERVER_MARK, SUPERVISOR_MARK, Exit, ExitCause, SandboxError, SandboxSpec
 
+log = logging.getLogger(__name__)
+
 _MESSAGE_BYTES = 1 << 18
 _START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 60.0
+#: A server that has said nothing for so long is asked whether it is there.
+ASKED_AFTER_S = 10.0
+#: One that does not answer for so long hangs: it is killed, and the next sandbox starts another.
+ANSWERS_WITHIN_S = 60.0
 _REPO = Path(__file__).resolve().parents[3]
 #: What the server may know of its surroundings. Everything else, secrets above all, stays outside.
 _PASSED_ON = (
@@ -97,7 +106,7 @@ class Sandbox:
 
 
 class SandboxServer:
-    """Starts the server process when it is first needed, and again when it has died.
+    """Starts the server process when it is first needed, and again when it has died or hangs.
 
     `use_cgroups=False` is for tests: limits as on a machine where no control group can be made.
     """
@@ -106,6 +115,8 @@ class SandboxServer:
         self._programs = programs or {}
         self._use_cgroups = use_cgroups
         self._lock = threading.Lock()
+        #: Whoever sends may have to wait for the server: never under `_lock`, which its reports need.
+        self._sending = threading.Lock()
         self._numbers = itertools.count(1)
         self._sandboxes: dict[int, Sandbox] = {}
         self._control: socket.socket | None = None
@@ -137,11 +148,13 @@ class SandboxServer:
         with self._lock:
             control = self._control or self._launch()
             self._sandboxes[sandbox.number] = sandbox
-            try:
+        try:
+            with self._sending:
                 control.send(message)
-            except OSError as error:
-                del self._sandboxes[sandbox.number]
-                raise SandboxError(Reason.SANDBOX_NEVER_HEALTHY, f"the sandbox server is gone: {error}") from error
+        except OSError as error:
+            with self._lock:
+                self._sandboxes.pop(sandbox.number, None)
+            raise SandboxError(Reason.SANDBOX_NEVER_HEALTHY, f"the sandbox server is gone: {error}") from error
         return sandbox
 
     def stop(self, sandbox: Sandbox, cause: ExitCause = "killed") -> None:
@@ -149,8 +162,9 @@ class SandboxServer:
         with self._lock:
             if sandbox.number not in self._sandboxes or self._control is None:
                 return
-            sandbox.stopped_by = sandbox.stopped_by or cause
-            self._control.send(json.dumps({"op": "stop", "id": sandbox.number}).encode())
+            sandbox.stopped_by, control = sandbox.stopped_by or cause, self._control
+        with self._sending, contextlib.suppress(OSError):  # a server that is gone takes its sandboxes along
+            control.send(json.dumps({"op": "stop", "id": sandbox.number}).encode())
 
     def end(self, sandbox: Sandbox, cause: ExitCause = "killed") -> Exit:
         """Stop it and wait until everything in it is dead. Raises SandboxError when it was lost."""
@@ -200,15 +214,30 @@ class SandboxServer:
         atexit.register(self.close)
         return ours
 
-    def _listen(self, control: socket.socket, process: subprocess.Popen[bytes], mark: str) -> None:
+    @staticmethod
+    def _next_message(control: socket.socket, process: subprocess.Popen[bytes]) -> bytes:
+        """Empty when the server is gone. One that is there and does not answer is killed."""
+        asked_at: float | None = None
         while True:
-            try:
-                raw = control.recv(_MESSAGE_BYTES)
-            except OSError:
-                raw = b""
-            if not raw:
-                break
+            timeout_s = ASKED_AFTER_S if asked_at is None else 1.0
+            if select.select([control], [], [], timeout_s)[0]:
+                with contextlib.suppress(OSError):
+                    return control.recv(_MESSAGE_BYTES)
+                return b""
+            if asked_at is None:
+                asked_at = time.monotonic()
+                with contextlib.suppress(OSError):  # no room: it has enough to answer already
+                    control.send(b'{"op": "ask", "id": 0}', socket.MSG_DONTWAIT)
+            elif time.monotonic() - asked_at > ANSWERS_WITHIN_S:
+                log.error("the sandbox server %s does not answer: it is killed", process.pid)
+                process.kill()
+                asked_at = time.monotonic()
+
+    def _listen(self, control: socket.socket, process: subprocess.Popen[bytes], mark: str) -> None:
+        while raw := self._next_message(control, process):
             message = json.loads(raw)
+            if message["op"] == "here":
+                continue
             with self._lock:
                 sandbox = self._sandboxes[message["id"]]
                 if message["op"] != "started":

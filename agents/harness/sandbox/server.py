@@ -73,7 +73,9 @@ class Server:
             return
         message = json.loads(raw)
         number = message["id"]
-        if message["op"] == "start":
+        if message["op"] == "ask":
+            self._control.send(b'{"op": "here", "id": 0}')
+        elif message["op"] == "start":
             box = Box(number, message, self._context)
             self._boxes[number] = box
             box.start()

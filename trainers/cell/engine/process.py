@@ -16,6 +16,8 @@ from trainers.launch import processes, wire
 log = logging.getLogger("gyre.engine")
 
 READY_TIMEOUT_S = 600.0
+#: The host may be busy with forks of other cells, or stand still for a while.
+HOST_ANSWERS_WITHIN_S = 60.0
 #: A port that was free when it was chosen may be taken when the engine binds it.
 START_ATTEMPTS = 3
 PORTS = range(20_000, 32_000)
@@ -55,7 +57,8 @@ class EngineProcess:
     def _start(self) -> None:
         spec = replace(self._spec, port=free_port())
         arguments = cpu_arguments(spec) if device.ON_CPU else gpu_arguments(spec, GpuPlan())
-        answer = wire.ask(self._home, {"op": "engine", "owner_pid": os.getpid(), "arguments": arguments})
+        request = {"op": "engine", "owner_pid": os.getpid(), "arguments": arguments}
+        answer = wire.ask(self._home, request, HOST_ANSWERS_WITHIN_S)
         self.pid = int(answer["pid"])
         self.url = f"http://{spec.host}:{spec.port}"
         self.client = EngineClient(self.url, self.key)
