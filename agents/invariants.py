@@ -169,7 +169,7 @@ INVARIANTS: tuple[Invariant, ...] = (
         WHERE %(run)s IN (g.run_id, e.run_id) AND (e.run_id <> g.run_id OR t.task_set_id <> r.task_set_id)
         """,
     ),
-    Invariant("token_trained_once", "each sampled token is a target at most once", trained.more_than_once),
-    Invariant("only_sampled_tokens_trained", "every target was sampled by the policy", trained.but_not_sampled),
-    Invariant("draws_replay", "recorded draws come out again from the recorded calls", trained.with_other_draws),
+    Invariant("token_trained_once", "each sampled token is a target at most once", trained.targets_trained_twice),
+    Invariant("only_sampled_tokens_trained", "every target was sampled by the policy", trained.targets_not_sampled),
+    Invariant("draws_replay", "recorded draws come out again from the recorded calls", trained.unreproducible_draws),
 )

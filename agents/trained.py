@@ -56,7 +56,7 @@ def _targets(folded: Folded, trajectory: Trajectory) -> Iterator[tuple[int, tupl
                 yield int(node.versions[position - node.depth]), (id(node), position)
 
 
-def more_than_once(run_id: int) -> list[Row]:
+def targets_trained_twice(run_id: int) -> list[Row]:
     """Executions with tokens that are targets more than once."""
     rows = []
     for execution, folded, trajectories in _admitted(run_id):
@@ -67,7 +67,7 @@ def more_than_once(run_id: int) -> list[Row]:
     return rows
 
 
-def but_not_sampled(run_id: int) -> list[Row]:
+def targets_not_sampled(run_id: int) -> list[Row]:
     """Admitted trajectories with targets that the policy did not sample."""
     rows = []
     for execution, folded, trajectories in _admitted(run_id):
@@ -85,7 +85,7 @@ def but_not_sampled(run_id: int) -> list[Row]:
     return rows
 
 
-def with_other_draws(run_id: int) -> list[Row]:
+def unreproducible_draws(run_id: int) -> list[Row]:
     """Executions whose draws on record do not come out again."""
     executions = Execution.objects.filter(run=run_id, draws__isnull=False).distinct().select_related("group", "run")
     return [

@@ -189,8 +189,8 @@ class ProxyApp:
         self, session: Session, key: str, dialect: Dialect, route: str, scope: Scope, receive: Receive
     ) -> LiveCall | bytes:
         """Read a body and do what it asks for, both where there is room: its call, or the answer itself."""
-        told = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
-        encoding = ",".join(value for name, value in told if name == "content-encoding")
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        encoding = ",".join(value for name, value in headers if name == "content-encoding")
         async with AsyncExitStack() as held:
             await held.enter_async_context(self._intake.reading(key, scope))
             raw = await read_body(receive)
@@ -204,7 +204,7 @@ class ProxyApp:
             try:
                 if route in dialects.COUNTS:
                     return await self._count(session, dialect, raw)
-                return await self._admit(session, dialect, raw, dict(told))
+                return await self._admit(session, dialect, raw, dict(headers))
             except (Refusal, ConnectionResetError, *DATABASE_GONE):
                 raise
             except Exception as error:

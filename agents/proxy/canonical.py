@@ -60,7 +60,7 @@ class ModelRequest:
     follows: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "messages", in_call_order(without_husks(self.messages)))
+        object.__setattr__(self, "messages", in_call_order(without_empty_retries(self.messages)))
 
 
 class BadRequest(ValueError):
@@ -101,17 +101,19 @@ def join_blocks(texts: list[str]) -> str:
     return joined
 
 
-def without_husks(messages: list[Message]) -> list[Message]:
-    """The same messages without what harnesses keep of replies that never reached them: an assistant's turn that says
-    nothing, right before the turn that the repeated request got."""
+def without_empty_retries(messages: list[Message]) -> list[Message]:
+    """The same messages without empty assistant turns right before another one.
+
+    That is what harnesses keep of a reply that never reached them, before the reply that their retry got.
+    """
     return [
         message
         for message, after in zip(messages, [*messages[1:], None], strict=False)
-        if not (after is not None and after["role"] == "assistant" and _is_husk(message))
+        if not (after is not None and after["role"] == "assistant" and _is_empty(message))
     ]
 
 
-def _is_husk(message: Message) -> bool:
+def _is_empty(message: Message) -> bool:
     said = message.get("tool_calls") or message.get("reasoning_content") or (message["content"] or "").strip()
     return message["role"] == "assistant" and not said
 

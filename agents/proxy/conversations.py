@@ -1,4 +1,4 @@
-"""Whose turn a request is: its role and its conversation (docs/algorithms.md §4).
+"""The role and the conversation of a request (docs/algorithms.md §4).
 
 The harness's profile decides first. Where it is silent, the shape of the traffic does:
 
@@ -20,30 +20,30 @@ from dataclasses import dataclass, field, replace
 
 from agents.proxy.branches import ConversationState, quotes
 from agents.proxy.canonical import Message, ModelRequest
-from agents.proxy.evidence import QUOTE_CHARS, Asked, gives, hires, jobs_of, lines_of, tasks
+from agents.proxy.evidence import QUOTE_CHARS, Asked, can_delegate, holds_job, jobs_of, lines_of, tasks
 from agents.proxy.matching import Match, PriorCall
 from agents.proxy.profiles.base import AUXILIARY, MAIN, SUB_AGENT, SUMMARY_SUFFIX, Profile, family, features
 
 #: How many auxiliary calls are remembered in case one proves to have compacted a conversation.
-_LOOSE = 8
+_MAX_UNATTRIBUTED = 8
 #: How much of a harness's own name for a conversation becomes its name on record.
 NAME_CHARS = 100
 
 
 @dataclass(slots=True, eq=False)
 class Conversation:
-    """One conversation of an execution. `is_told`: its family is known for certain."""
+    """One conversation of an execution. `is_certain`: its family is known, not guessed."""
 
     name: str
     family: str
-    is_told: bool
+    is_certain: bool
     tools: frozenset[str]
     tasks: tuple[str, ...] = ()
     key: str = ""
     #: Hash of what was said before its first tool call; empty where that is but one message.
     spoken: bytes = b""
-    #: It must give a format or use one certain tool, or has none: perhaps no conversation at all.
-    is_thin: bool = False
+    #: So far its requests had no tools, or a prescribed format or tool: they may be auxiliary calls after all.
+    is_provisional: bool = False
     #: Its calls and their roles.
     calls: dict[int, str] = field(default_factory=dict)
     #: Tools and system prompts that its requests began with.
@@ -60,10 +60,10 @@ class Conversation:
         return self.tasks[-1].strip() if self.tasks else ""
 
     def is_guessed(self, kind: str) -> bool:
-        return self.family == kind and not self.is_told
+        return self.family == kind and not self.is_certain
 
     def is_held_by(self, asked: Asked) -> bool:
-        """Whether a request brings what was said in its beginning."""
+        """Whether a request holds what was said in its beginning."""
         return bool(self.spoken) and self.spoken in asked.match.spoken_keys
 
     def is_quoted_by(self, asked: Asked) -> bool:
@@ -83,7 +83,7 @@ class Conversation:
             # It had tools or a system prompt of its own, and the conversation goes back to its former ones.
             is_all = not [call for call in held if call is not last]
             return last if is_all and (held or any(quotes(text, said) for text in asked.texts)) else None
-        if not (last.turns() or self.is_thin) or last in held:
+        if not (last.turns() or self.is_provisional) or last in held:
             return None
         return last if len(said) >= QUOTE_CHARS and any(quotes(text, said) for text in asked.texts) else None
 
@@ -92,17 +92,17 @@ class Conversation:
 class Place:
     """Where a request belongs. `conversation` is None for one that begins with it, and for auxiliary calls.
 
-    `is_told`: its family is certain; `is_guessed`: that it compacts is not.
+    `is_certain`: its family is known, not guessed; `is_guessed`: that it compacts is only a guess.
     """
 
     role: str
     conversation: Conversation | None
     key: str = ""
-    is_told: bool = False
+    is_certain: bool = False
     is_guessed: bool = False
     #: What names the conversation of a call that may come again without a word; "" when nothing does (§2.4).
     retry_key: str = ""
-    is_thin: bool = False
+    is_provisional: bool = False
     spoken: bytes = b""
     #: An earlier call that was taken for auxiliary and turns out to have compacted this conversation.
     found_summary: PriorCall | None = None
@@ -117,12 +117,12 @@ class Place:
         return "" if self.conversation is None else self.conversation.name
 
     def state(self) -> ConversationState:
-        talk = self.conversation
-        if talk is None:
+        known = self.conversation
+        if known is None:
             return ConversationState(True)
-        is_revised = talk.last is not None and self.revisions.get(talk.last.number, "").endswith(SUMMARY_SUFFIX)
-        summary = self.found_summary or (talk.last if is_revised else talk.summary)
-        return ConversationState(False, talk.last, summary, talk.followed)
+        is_revised = known.last is not None and self.revisions.get(known.last.number, "").endswith(SUMMARY_SUFFIX)
+        summary = self.found_summary or (known.last if is_revised else known.summary)
+        return ConversationState(False, known.last, summary, known.followed)
 
 
 class Conversations:
@@ -135,10 +135,10 @@ class Conversations:
         self._by_name: dict[str, Conversation] = {}
         self._of_call: dict[int, Conversation] = {}
         self._recorded: dict[int, PriorCall] = {}
-        #: Texts that tool calls handed to somebody.
+        #: Texts that tool calls delegated, with the conversation that did so.
         self._jobs: dict[str, Conversation | None] = {}
         #: The newest auxiliary calls that said something long.
-        self._loose: deque[PriorCall] = deque(maxlen=_LOOSE)
+        self._unattributed: deque[PriorCall] = deque(maxlen=_MAX_UNATTRIBUTED)
         #: Calls that were only guessed to compact.
         self._guessed: set[int] = set()
         #: Calls whose role turned out to be another than `place` said: call number -> role.
@@ -152,7 +152,7 @@ class Conversations:
         verdict = self.profile.judge(seen)
         retry_key = "" if self.profile.marks_retries else verdict.key
         if verdict.role == AUXILIARY:
-            return Place(AUXILIARY, None, is_told=True, retry_key=retry_key)
+            return Place(AUXILIARY, None, is_certain=True, retry_key=retry_key)
         asked = Asked(request, seen, match, verdict)
         home, kind = self._home(asked), verdict.role
         if home is not None and not asked.key and kind not in (None, home.family):
@@ -160,25 +160,26 @@ class Conversations:
         is_guessed = not verdict.is_summary and self._looks_like_summary(asked, home)
         if home is None and (verdict.is_summary or is_guessed):
             home = self._compacted(asked)
-        is_told, main = kind is not None, self._main()
+        is_certain, main = kind is not None, self._main()
         is_fresh = bool(verdict.key) and (main is None or bool(main.key))
         if kind is None and home is not None:
             kind = home.family
         if kind is None:
-            kind, is_told, is_fresh = self._family(asked)
+            kind, is_certain, is_fresh = self._family(asked)
             if kind == AUXILIARY:
                 return Place(AUXILIARY, None, retry_key=retry_key)
         if home is None and kind == MAIN:
-            is_displaced = is_told and main is not None and not main.is_told and asked.opening not in main.openings
-            home = None if is_fresh or (is_displaced and main is not None and self._doubtful(main)) else main
+            is_other = main is not None and not main.is_certain and asked.opening not in main.openings
+            is_displaced = is_certain and is_other and main is not None and bool(self._doubtful(main))
+            home = None if is_fresh or is_displaced else main
         return Place(
             role=kind + SUMMARY_SUFFIX if verdict.is_summary or is_guessed else kind,
             conversation=home,
             key=verdict.key,
-            is_told=is_told,
+            is_certain=is_certain,
             is_guessed=is_guessed,
             retry_key=retry_key,
-            is_thin=asked.is_bound or not asked.tools,
+            is_provisional=asked.is_bound or not asked.tools,
             spoken=asked.spoken if asked.num_spoken > 1 else b"",
             revisions=self._revisions(asked, kind, home),
             found_summary=None
@@ -211,24 +212,25 @@ class Conversations:
     def _compacted(self, asked: Asked) -> Conversation | None:
         """The conversation that a call without its turns compacts.
 
-        It brings that conversation's beginning, or tells its task; a main agent's history tells those of its sub-agents
-        too, but later. One that still waits for its tools is more likely than one that has given its final answer.
+        Its text holds that conversation's beginning, or names its task (a main agent's history names those of its
+        sub-agents too, but later). A conversation that still waits for its tools is likelier than one that has given
+        its final answer.
         """
-        talks, whole = self._candidates(asked), asked.whole_text
-        held = [c for c in talks if c.is_held_by(asked)]
-        told = sorted((c for c in talks if c.task and c.task in whole), key=lambda c: whole.find(c.task))
-        waiting = [c for c in talks if c.last is not None and c.last.reply.get("tool_calls")]
-        told_waiting = [c for c in told if c in waiting]
-        return next(iter([*held, *told_waiting, *waiting, *told, *talks]), None)
+        candidates, whole = self._candidates(asked), asked.whole_text
+        held = [c for c in candidates if c.is_held_by(asked)]
+        named = sorted((c for c in candidates if c.task and c.task in whole), key=lambda c: whole.find(c.task))
+        waiting = [c for c in candidates if c.last is not None and c.last.reply.get("tool_calls")]
+        named_waiting = [c for c in named if c in waiting]
+        return next(iter([*held, *named_waiting, *waiting, *named, *candidates]), None)
 
     def _looks_like_summary(self, asked: Asked, home: Conversation | None) -> bool:
         """A call that asks to compact the history that it holds."""
         if asked.is_bound:
             return False
-        if not asked.tools and any(talk.tools for talk in self._all):
+        if not asked.tools and any(conversation.tools for conversation in self._all):
             if not asked.asks_to_compact and asked.asks_for_title:
                 return False
-            if asked.match.turns or any(talk.is_held_by(asked) for talk in self._all):
+            if asked.match.turns or any(conversation.is_held_by(asked) for conversation in self._all):
                 return True
             whole = asked.whole_text
             return asked.asks_to_compact and any(c.calls and c.task and c.task in whole for c in self._all)
@@ -238,27 +240,27 @@ class Conversations:
 
     def _family(self, asked: Asked) -> tuple[str, bool, bool]:
         """Family of a conversation that begins here, whether that is certain, and whether it is surely a new one."""
-        main, has_tools = self._main(), any(talk.tools for talk in self._all)
+        main, has_tools = self._main(), any(conversation.tools for conversation in self._all)
         if asked.seen.traits.get("output_format") or (asked.is_bound and main is not None):
             return AUXILIARY, False, True
         if not asked.tools and has_tools:
             return AUXILIARY, False, True
         if self._job_of(asked.tasks) is not None:
             return SUB_AGENT, True, True
-        for talk in self._all:
-            if asked.opening in talk.openings:
-                return talk.family, False, False
+        for conversation in self._all:
+            if asked.opening in conversation.openings:
+                return conversation.family, False, False
         if main is None:
             return MAIN, False, True
-        if not main.is_told and self._outdoes(asked, main):
+        if not main.is_certain and self._is_rather_main(asked, main):
             return MAIN, False, True
         return SUB_AGENT, False, True
 
-    def _outdoes(self, asked: Asked, main: Conversation) -> bool:
-        """Whether a new conversation is main rather than the one that was taken for it."""
-        if main.is_thin and len(main.calls) == 1 and asked.tools:
+    def _is_rather_main(self, asked: Asked, main: Conversation) -> bool:
+        """Whether a new conversation is main rather than the one guessed to be."""
+        if main.is_provisional and len(main.calls) == 1 and asked.tools:
             return True
-        if hires(asked.tools) and not hires(main.tools):
+        if can_delegate(asked.tools) and not can_delegate(main.tools):
             return True
         handed = lines_of(main.tasks)
         return any(job in handed for job in asked.jobs())
@@ -270,97 +272,98 @@ class Conversations:
         if parent is not None and asked.match.after == "reply" and parent.number in self._guessed:
             found[parent.number] = family(parent.role)
         if home is None and kind == MAIN:
-            for talk in self._all:
-                if talk.is_guessed(MAIN) and asked.opening not in talk.openings:
-                    found |= {n: _role(SUB_AGENT, r) for n, r in list(talk.calls.items())}
-                    found |= dict.fromkeys(self._doubtful(talk), AUXILIARY) if talk.is_thin else {}
+            for conversation in self._all:
+                if conversation.is_guessed(MAIN) and asked.opening not in conversation.openings:
+                    found |= {n: _role(SUB_AGENT, r) for n, r in list(conversation.calls.items())}
+                    if conversation.is_provisional:
+                        found |= dict.fromkeys(self._doubtful(conversation), AUXILIARY)
         if home is None:
             return found
-        if home.is_thin and asked.tools and not asked.match.turns and parent is None:
+        if home.is_provisional and asked.tools and not asked.match.turns and parent is None:
             found |= dict.fromkeys(self._doubtful(home), AUXILIARY)
         unseen = home.unmarked_summary(asked)
         if unseen is not None:
             found[unseen.number] = family(unseen.role) + SUMMARY_SUFFIX
         return found
 
-    def _doubtful(self, talk: Conversation) -> list[int]:
+    def _doubtful(self, conversation: Conversation) -> list[int]:
         """Calls of a conversation that do not surely compact one."""
-        calls = list(talk.calls.items())
+        calls = list(conversation.calls.items())
         return [n for n, role in calls if n in self._guessed or not role.endswith(SUMMARY_SUFFIX)]
 
     def _unseen_summary(self, asked: Asked, home: Conversation) -> PriorCall | None:
         """A call that was taken for auxiliary, if this request carries its answer in place of the turns before."""
         if home.last is None or home.summary is not None or any(c is home.last for _, c in asked.match.recognised):
             return None
-        loose = [call for call in list(self._loose) if call.number > home.last.number]
+        loose = [call for call in list(self._unattributed) if call.number > home.last.number]
         return next((c for c in loose if any(quotes(text, c.reply["content"]) for text in asked.texts)), None)
 
     def _main(self) -> Conversation | None:
         return next((c for c in self._all if c.family == MAIN), None)
 
     def _job_of(self, texts: tuple[str, ...]) -> str | None:
-        """The job that one of these texts hands over."""
-        return next((job for job in list(self._jobs) if any(gives(text, job) for text in texts)), None)
+        """The delegated job that one of these texts holds."""
+        return next((job for job in list(self._jobs) if any(holds_job(text, job) for text in texts)), None)
 
     # -- changing: on the event loop only -----------------------------------------------------------------------
 
     def begin(self, number: int, request: ModelRequest, place: Place, opening: bytes, start: int = 0) -> str:
         """A call begins; returns the name of its conversation. `start`: messages before it were seen already."""
-        talk = place.conversation
+        conversation = place.conversation
         if place.role != AUXILIARY:
-            talk = talk or self._by_key.get(place.key) or self._open(request, place)
-            if place.key and not talk.key:
-                talk.key = place.key
-                self._by_key[place.key] = talk
-            if place.is_told and not talk.is_told:
-                if talk.family != family(place.role):
-                    self._become(talk, family(place.role))
-                talk.is_told = True
-            if not place.is_thin:
-                talk.is_thin = False
-                talk.tools = talk.tools or _names(request)
-            talk.calls[number] = place.role
-            talk.openings.add(opening)
-            self._of_call[number] = talk
+            conversation = conversation or self._by_key.get(place.key) or self._open(request, place)
+            if place.key and not conversation.key:
+                conversation.key = place.key
+                self._by_key[place.key] = conversation
+            if place.is_certain and not conversation.is_certain:
+                if conversation.family != family(place.role):
+                    self._become(conversation, family(place.role))
+                conversation.is_certain = True
+            if not place.is_provisional:
+                conversation.is_provisional = False
+                conversation.tools = conversation.tools or _names(request)
+            conversation.calls[number] = place.role
+            conversation.openings.add(opening)
+            self._of_call[number] = conversation
             if place.is_guessed:
                 self._guessed.add(number)
         for message in request.messages[start:]:
-            self._hear(message, talk)
+            self._note_jobs(message, conversation)
         for revised, role in place.revisions.items():
             self._revise(revised, role)
-        if (found := place.found_summary) is not None and talk is not None and found in self._loose:
-            self._loose.remove(found)
-            found.conversation = talk.name
-            self._set_role(found.number, family(place.role) + SUMMARY_SUFFIX, talk)
-            found.role = talk.calls[found.number]
-            talk.summary = found
-        return AUXILIARY if talk is None else talk.name
+        if (found := place.found_summary) is not None and conversation is not None and found in self._unattributed:
+            self._unattributed.remove(found)
+            found.conversation = conversation.name
+            self._set_role(found.number, family(place.role) + SUMMARY_SUFFIX, conversation)
+            found.role = conversation.calls[found.number]
+            conversation.summary = found
+        return AUXILIARY if conversation is None else conversation.name
 
     def restore(self, call: PriorCall, request: ModelRequest) -> None:
         """A call of an earlier process, with the messages that it added."""
         if call.role == AUXILIARY:
             return
-        talk = self._by_name.get(call.conversation)
+        conversation = self._by_name.get(call.conversation)
         key = "" if family(call.role) == MAIN else call.conversation
-        place = Place(call.role, talk, key, is_told=True, is_thin=not request.tools)
-        if talk is None:
+        place = Place(call.role, conversation, key, is_certain=True, is_provisional=not request.tools)
+        if conversation is None:
             place = replace(place, conversation=self._open(request, place, call.conversation))
         self.begin(call.number, request, place, call.opening_key)
 
     def add(self, call: PriorCall) -> None:
         """A call is recorded."""
         call.role = self.revised.get(call.number, call.role)
-        talk = self._by_name.get(call.conversation)
-        if talk is None:
+        conversation = self._by_name.get(call.conversation)
+        if conversation is None:
             if len(call.reply["content"]) >= QUOTE_CHARS and not call.reply.get("tool_calls"):
-                self._loose.append(call)
+                self._unattributed.append(call)
             return
         self._recorded[call.number] = call
         if call.role.endswith(SUMMARY_SUFFIX):
-            talk.summary = call
-        elif talk.last is None or call.number > talk.last.number:
-            talk.last, talk.summary, talk.followed = call, None, talk.summary
-        self._hear(call.reply, talk)
+            conversation.summary = call
+        elif conversation.last is None or call.number > conversation.last.number:
+            conversation.last, conversation.summary, conversation.followed = call, None, conversation.summary
+        self._note_jobs(call.reply, conversation)
 
     def _open(self, request: ModelRequest, place: Place, name: str = "") -> Conversation:
         kind = family(place.role)
@@ -371,69 +374,73 @@ class Conversations:
             while name in self._by_name:
                 number += 1
                 name = f"{kind}-{number}"
-        talk = Conversation(
+        conversation = Conversation(
             name=name,
             family=kind,
-            is_told=place.is_told,
-            tools=frozenset() if place.is_thin else _names(request),
+            is_certain=place.is_certain,
+            tools=frozenset() if place.is_provisional else _names(request),
             tasks=tasks(request.messages),
             key=place.key,
             spoken=place.spoken,
-            is_thin=place.is_thin,
+            is_provisional=place.is_provisional,
         )
-        self._all.append(talk)
-        self._by_name[name] = talk
+        self._all.append(conversation)
+        self._by_name[name] = conversation
         if place.key:
-            self._by_key[place.key] = talk
-        return talk
+            self._by_key[place.key] = conversation
+        return conversation
 
-    def _hear(self, message: Message, talk: Conversation | None) -> None:
-        """Remember the jobs that a turn hands out: a conversation that was taken for main and has one is no main."""
+    def _note_jobs(self, message: Message, conversation: Conversation | None) -> None:
+        """Remember the jobs that a turn delegates. A conversation guessed to be main that has one is a sub-agent."""
         for job in jobs_of(message):
             if job in self._jobs:
                 continue
-            self._jobs[job] = talk
-            if talk is None or not hires(talk.tools):
+            self._jobs[job] = conversation
+            if conversation is None or not can_delegate(conversation.tools):
                 continue
             for other in self._all:
-                if other is not talk and other.is_guessed(MAIN) and not other.is_thin and job in lines_of(other.tasks):
-                    self._reverse(talk, other)
+                is_guessed_main = other is not conversation and other.is_guessed(MAIN) and not other.is_provisional
+                if is_guessed_main and job in lines_of(other.tasks):
+                    self._correct_delegation(conversation, other)
 
-    def _reverse(self, hirer: Conversation, hired: Conversation) -> None:
-        """Who was taken for main works for another, who is main unless that is known to be wrong."""
-        self._become(hired, SUB_AGENT)
-        hired.is_told = True
-        if hirer.is_guessed(SUB_AGENT) and self._main() is None:
-            self._become(hirer, MAIN)
+    def _correct_delegation(self, parent: Conversation, child: Conversation) -> None:
+        """`parent` delegated the task of `child`, which was guessed to be main: `child` is its sub-agent.
 
-    def _become(self, talk: Conversation, kind: str) -> None:
-        talk.family = kind
-        for number, role in list(talk.calls.items()):
-            self._set_role(number, _role(kind, role), talk)
+        `parent` becomes main, unless another conversation is main or a profile says that it is a sub-agent.
+        """
+        self._become(child, SUB_AGENT)
+        child.is_certain = True
+        if parent.is_guessed(SUB_AGENT) and self._main() is None:
+            self._become(parent, MAIN)
+
+    def _become(self, conversation: Conversation, kind: str) -> None:
+        conversation.family = kind
+        for number, role in list(conversation.calls.items()):
+            self._set_role(number, _role(kind, role), conversation)
 
     def _revise(self, number: int, role: str) -> None:
-        talk = self._of_call.get(number)
+        conversation = self._of_call.get(number)
         self._guessed.discard(number)
-        if talk is None:
+        if conversation is None:
             return
-        self._set_role(number, role, talk)
+        self._set_role(number, role, conversation)
         call = self._recorded.get(number)
         if role == AUXILIARY:
-            del talk.calls[number]
-            if talk.last is call:
-                talk.last = None
-            if not talk.calls and talk in self._all:
-                self._all.remove(talk)
-        elif family(role) != talk.family:
-            talk.family, talk.is_told = family(role), True
-        if call is not None and role.endswith(SUMMARY_SUFFIX) and talk.last is call:
-            talk.summary = call
-            talk.last = next((c for c in call.turns() if c.conversation == talk.name), None)
-        elif call is not None and talk.summary is call and not role.endswith(SUMMARY_SUFFIX):
-            talk.last, talk.summary = call, None
+            del conversation.calls[number]
+            if conversation.last is call:
+                conversation.last = None
+            if not conversation.calls and conversation in self._all:
+                self._all.remove(conversation)
+        elif family(role) != conversation.family:
+            conversation.family, conversation.is_certain = family(role), True
+        if call is not None and role.endswith(SUMMARY_SUFFIX) and conversation.last is call:
+            conversation.summary = call
+            conversation.last = next((c for c in call.turns() if c.conversation == conversation.name), None)
+        elif call is not None and conversation.summary is call and not role.endswith(SUMMARY_SUFFIX):
+            conversation.last, conversation.summary = call, None
 
-    def _set_role(self, number: int, role: str, talk: Conversation) -> None:
-        talk.calls[number] = self.revised[number] = role
+    def _set_role(self, number: int, role: str, conversation: Conversation) -> None:
+        conversation.calls[number] = self.revised[number] = role
         if (call := self._recorded.get(number)) is not None:
             call.role = role
 

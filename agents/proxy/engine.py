@@ -104,7 +104,7 @@ class ChunkReader:
         return ids
 
     def close(self, version_before: int, version_after: int | None) -> None:
-        """Mark tokens that the engine gave no span for: with the version it told, or the older that it can have had."""
+        """Mark tokens without a span: with the version that the engine reported, or an older one it may have had."""
         marked = self.sampled.versions[-1][2] if self.sampled.versions else 0
         if (version := self.version) is None:
             version = version_before if version_after is None else min(version_before, version_after)

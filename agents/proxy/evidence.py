@@ -29,7 +29,7 @@ _COMPACTS = re.compile(r"\b(summar(y|i[sz]\w*)|compact(ion|ing)?|compress\w*|con
 _OF_HISTORY = re.compile(r"\b(conversation|context|history|so far|progress|session|left|remain\w*|done)\b", re.I)
 _TEXT_ONLY = re.compile(r"text only|(do not|don't|without) (call|use|using|calling)( any)? tools?|no tools?\b", re.I)
 _TITLES = re.compile(r"\b(title|headline|topic|slug|branch name|file ?name)s?\b", re.I)
-_HIRES = re.compile(r"agent|task$|delegate|spawn|subtask", re.I)
+_DELEGATES = re.compile(r"agent|task$|delegate|spawn|subtask", re.I)
 
 
 class Asked:
@@ -113,16 +113,16 @@ def lines_of(texts: Iterable[str]) -> set[str]:
     return {part.strip()[:_KEPT_CHARS] for text in texts for part in (text, *text.splitlines())}
 
 
-def gives(text: str, job: str) -> bool:
-    """Whether a text hands over this job: as a whole, on lines of its own, or, if it is long, inside a sentence."""
+def holds_job(text: str, job: str) -> bool:
+    """Whether a text holds this job: as a whole, on lines of its own, or, if it is long, inside a sentence."""
     if job not in text:
         return False
     return len(job) >= _LONG_JOB_CHARS or f"\n{job}\n" in f"\n{text}\n"
 
 
-def hires(tools: Iterable[str]) -> bool:
-    """Whether some tool starts other agents, by its name."""
-    return any(_HIRES.search(name) for name in tools)
+def can_delegate(tools: Iterable[str]) -> bool:
+    """Whether a tool's name says that it starts other agents."""
+    return any(_DELEGATES.search(name) for name in tools)
 
 
 def _compacts(question: str, system: str) -> bool:

@@ -77,10 +77,10 @@ class Peers:
             async with self._session.request(
                 scope["method"], url, data=body, headers=[*headers, (MARK.decode(), "1")], allow_redirects=False
             ) as answer:
-                told: list[Any] = [
+                answered: list[Any] = [
                     (name.lower(), value) for name, value in answer.raw_headers if name.lower() not in _HOP_BY_HOP
                 ]
-                await send({"type": "http.response.start", "status": answer.status, "headers": told})
+                await send({"type": "http.response.start", "status": answer.status, "headers": answered})
                 started = True
                 async for piece in answer.content.iter_any():
                     await send({"type": "http.response.body", "body": piece, "more_body": True})

@@ -248,7 +248,7 @@ class CallIndex:
 
     def _continued(self, message: Message, call: PriorCall, linked: PriorCall | None) -> tuple[PriorCall, ...]:
         """The calls whose replies stand in this message behind `call`'s: they went on with a broken stream."""
-        told = _squeezed(message["content"])
+        echoed = _squeezed(message["content"])
         for last in [linked] if linked is not None else self.calls[-_RECENT:]:
             if canonical.tool_call_ids(message) != canonical.tool_call_ids(last.reply):
                 continue
@@ -260,7 +260,7 @@ class CallIndex:
                 begun = later.echo if later.echo is not None else call.reply
                 parts.append(later)
                 text = _squeezed(later.reply["content"]) + text
-                if told == _squeezed(begun["content"]) + text and later.parent in (call, call.parent):
+                if echoed == _squeezed(begun["content"]) + text and later.parent in (call, call.parent):
                     return tuple(reversed(parts))
         return ()
 

@@ -100,9 +100,9 @@ class Intake:
                 del self._open[key]
 
     def reading(self, key: str, scope: Scope) -> AbstractAsyncContextManager[None]:
-        """Room for a body that is about to be read; one that does not tell its length may be of any."""
-        told = next((value for name, value in scope["headers"] if name == b"content-length"), None)
-        num_bytes = min(int(told), MAX_BODY_BYTES) if told is not None and told.isdigit() else MAX_BODY_BYTES
+        """Room for a body that is about to be read; one without a stated length may be of any."""
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), None)
+        num_bytes = min(int(length), MAX_BODY_BYTES) if length is not None and length.isdigit() else MAX_BODY_BYTES
         room = self._reading if num_bytes <= SMALL_BYTES else self._reading_large
         return room.of(key, num_bytes)
 

@@ -74,8 +74,8 @@ class Dialect(ABC):
     def read(self, body: dict[str, Any]) -> ModelRequest:
         """A request with what its sender says of itself. Raises BadRequest."""
         request = self.parse(body)
-        told = {"marks": canonical.marks(body), "forced_tool": canonical.forces_tool(body)}
-        return replace(request, traits={**request.traits, **told})
+        traits = {"marks": canonical.marks(body), "forced_tool": canonical.forces_tool(body)}
+        return replace(request, traits={**request.traits, **traits})
 
     @abstractmethod
     def parse(self, body: dict[str, Any]) -> ModelRequest:

@@ -99,12 +99,12 @@ class ScriptedEngine:
             if turn.fault in (Fault.REFUSE, Fault.FAIL):
                 raise Refused(str(turn.fault))
             finish: dict[str, Any] | None = None
-            told = 0
+            num_sent = 0
             while finish is None:
                 finish = await self._step(request, turn, params)
-                if finish or (len(request.ids) - told >= turn.tokens_per_chunk and body.get("stream")):
-                    yield self._chunk(request, told if self.incremental else 0, finish, turn, cached)
-                    told = len(request.ids)
+                if finish or (len(request.ids) - num_sent >= turn.tokens_per_chunk and body.get("stream")):
+                    yield self._chunk(request, num_sent if self.incremental else 0, finish, turn, cached)
+                    num_sent = len(request.ids)
         finally:
             self.running.pop(request.rid, None)
 
