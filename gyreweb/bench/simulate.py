@@ -109,7 +109,7 @@ def _heap_alone(num_pending: int, num_events: int, seed: int) -> Callable[[], No
 
 
 def _cpu_s(work: Callable[[], None]) -> float:
-    gc.collect()  # so that nobody pays for what the one before left behind
+    gc.collect()  # so that no loop pays for the garbage of the one before it
     started = time.process_time()
     work()
     return time.process_time() - started
