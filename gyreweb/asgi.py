@@ -8,7 +8,7 @@ from typing import Any
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gyreweb.settings")
-# Static files are small and read at once; that they come from a synchronous iterator is no news.
+# Static files are small and read at once, so Django's warning of a synchronous iterator does not apply.
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
 
 pages = get_asgi_application()
@@ -24,7 +24,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 async def lifespan(scope: dict[str, Any], receive: Receive, send: Send) -> None:
-    """Nothing to start: a server that asks is told so instead of being refused."""
+    """The ASGI lifespan protocol, acknowledged: there is nothing to start or stop."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

@@ -1,4 +1,4 @@
-"""Celery: wakes workers. The truth of what is to be done stands in Postgres, so no message is ever needed."""
+"""Celery: wakes workers. What is to be done is rows in Postgres, so a lost message delays work and loses none."""
 
 import os
 from typing import Any

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gyreweb import env
 
-#: What Gyre makes in its home. A folder with anything else in it is somebody's, and its mode is left alone.
+#: What Gyre makes in its home. A folder with anything else in it is not ours alone, and its mode is not changed.
 OURS = frozenset({"harnesses", "logs", "postgres", "run", "runs", "secret_key", "staticfiles", "valkey"})
 PRIVATE = 0o700
 #: Linux, unix(7): `sun_path` without its closing zero.
@@ -36,7 +36,7 @@ def prepared(home: Path) -> Path:
 
 
 def is_open(home: Path) -> bool:
-    """Whether other users of this machine may look into it."""
+    """Whether other users of this machine may read it."""
     return bool(stat.S_IMODE(home.stat().st_mode) & 0o077)
 
 

@@ -39,7 +39,7 @@ def _executions_with_targets(batch: Batch) -> int:
 INVARIANTS: tuple[Invariant, ...] = (
     by_sql(
         "micro_step_counted_exactly_once",
-        "every micro-step of a batch that stepped is counted by one hand-in that stands",
+        "every micro-step of a batch that stepped is counted by one hand-in that was not reset",
         """
         SELECT b.number AS batch, m.number AS micro_step, m.counted_at, h.state AS hand_in
         FROM trainers_microstep m JOIN trainers_batch b ON b.id = m.batch_id

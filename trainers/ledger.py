@@ -185,7 +185,7 @@ def record_metrics(connection: Connection, micro_step_id: int, metrics: dict[str
 def offer(
     connection: Connection, cell: CellEpoch, batch_id: int, hand_in_id: UUID, sha256: str, num: int, slot: int
 ) -> None:
-    """A satellite says that the sum of its `num` claimed micro-steps stands in its slot. Idempotent. Raises Fenced."""
+    """A satellite offers the sum of `num` micro-steps that it has written to its slot. Idempotent. Raises Fenced."""
     hold_epoch(connection, cell)
     connection.execute(
         """
@@ -200,7 +200,7 @@ def offer(
 def report_failed_write(
     connection: Connection, cell: CellEpoch, batch_id: int, hand_in_id: UUID, slot: int, error: str
 ) -> None:
-    """A write to the slot failed or timed out: late bytes may still land, so the core must give another slot."""
+    """A write to the slot failed or timed out: late bytes may still land, so the core must provide another slot."""
     connection.execute(
         """
         INSERT INTO trainers_handin

@@ -1,4 +1,4 @@
-"""Shapes of what the API takes and gives. Plain serializers: the models stay private to their apps."""
+"""Shapes of the API's requests and responses. Plain serializers: the models stay private to their apps."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def _check(made: Run) -> None:
 
 
 def _counted(site: Site, folder: Path, num_groups: int, per_group: int) -> Counts:
-    """The same burst again, by workers that write down what they say to the database."""
+    """The same burst again, with workers whose database traffic is counted."""
     folder.mkdir()
     site.plant.start(WORKERS, counts=folder)
     pids = [site.plant.pid(name) for name in WORKERS]

@@ -82,7 +82,7 @@ class Plant:
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def start(self, names: Sequence[str], counts: Path | None = None) -> None:
-        """`counts`: workers write there what they say to the database."""
+        """`counts`: folder for the workers' counted database traffic."""
         services = {service.name: service for service in self._services()}
         for name in names:
             self._start(services[name], counts if name in WORKERS else None)

@@ -1,4 +1,4 @@
-"""What benchmarks of the proxy share: child processes, and executions of a run that nobody trains."""
+"""What benchmarks of the proxy share: child processes, and executions of a run without cells."""
 
 from __future__ import annotations
 

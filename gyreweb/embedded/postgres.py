@@ -27,9 +27,9 @@ USER = "postgres"
 PORT_VARIABLE = "GYRE_PG_PORT"
 #: Of a unix socket's address, with the zero at its end.
 MAX_SOCKET_NAME = 108
-#: Above every pid that Linux gives out.
+#: Above every pid that Linux assigns.
 NO_SUCH_PID = 2**30
-#: Backends that outlive a killed Postgres for a moment; it says so and refuses to start.
+#: Logged by a Postgres that refuses to start because backends of a killed one still run.
 ORPHANS_SIGN = "pre-existing shared memory block"
 ORPHANS_TIMEOUT_S = 20.0
 

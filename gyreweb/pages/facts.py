@@ -60,7 +60,7 @@ class RunFacts:
 
     @cached_property
     def exclusion(self) -> ExclusionTotals:
-        """What leaving unresolved executions out did to the groups' statistics."""
+        """How the exclusion of unresolved executions changed the groups' statistics."""
         return totals(group_exclusions(self.run).values())
 
     @cached_property

@@ -32,7 +32,6 @@ EXECUTION_EVENTS = frozenset(
 )
 GROUP_EVENTS = frozenset({E.GROUP_DISPATCHED, E.GROUP_READY, E.GROUP_VOIDED})
 CALL_EVENTS = frozenset({E.CALL_RECORDED, E.CALL_MOVED, E.CALL_QUARANTINED})
-OVERRIDE_EVENTS = frozenset({E.OVERRIDE_SET, E.OVERRIDE_RELEASED})
 ALARM_EVENTS = frozenset({E.ALARM_RAISED, E.ALARM_CLEARED})
 WEIGHT_EVENTS = frozenset({E.WEIGHTS_PUBLISHED})
 ALL_EVENTS = frozenset(E)
@@ -40,7 +39,7 @@ ALL_EVENTS = frozenset(E)
 
 @dataclass(frozen=True)
 class Fragment:
-    """`context` reads what `template` needs. `pages` says where the fragment stands."""
+    """`context` reads what `template` needs. `pages` are those that show it."""
 
     name: str
     template: str

@@ -1,4 +1,4 @@
-"""What every page shares: who looks, which run, theme, navigation."""
+"""What every page shares: viewer, run, theme, navigation."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def show(
     request: HttpRequest, template: str, context: dict[str, Any], *, run: Any = None, section: str = "runs",
     status: int = 200,
 ) -> HttpResponse:  # fmt: skip
-    """Render a page. `section` is the navigation entry that is lit."""
+    """Render a page. `section` is the navigation entry that is highlighted."""
     viewer = viewer_of(request)
     shared = {
         "viewer": viewer,

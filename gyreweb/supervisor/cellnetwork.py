@@ -1,4 +1,4 @@
-"""Whether the cells get a network of their own, and what stands in for it where they cannot."""
+"""Whether the cells run in a network namespace of their own, or share this machine's network."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -41,7 +41,10 @@ SHARED = CellNetwork()
 
 
 def choose(urls: embedded.Urls, notice: Callable[[str], None]) -> CellNetwork:
-    """A network of the cells' own where that can be had. Raises CannotStart where it is needed or wanted in vain."""
+    """A network namespace for the cells where one can be made.
+
+    Raises CannotStart where one is required, by the variable or by a public address, and cannot be made.
+    """
     chosen = wanted()
     if chosen == SHARED_WORD:
         return SHARED

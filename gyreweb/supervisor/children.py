@@ -75,7 +75,7 @@ class Child:
             self.ready = self.service.ready(self._logged())
 
     def _start_again(self, now: float) -> None:
-        """Whatever keeps a child from starting (no room, no memory) may pass: it must not end the others."""
+        """A child that cannot be started now (disk or memory full) is tried again; the others go on."""
         try:
             self.start()
         except OSError as error:
@@ -102,7 +102,7 @@ class Child:
         return "\n".join([f"  its log, {self.log}:", *(f"  | {line}" for line in lines)])
 
     def _logged(self) -> bytes:
-        """Empty when somebody has removed the log meanwhile: that must not cost more than the log."""
+        """Empty when the log file was removed; the child goes on without it."""
         try:
             with self.log.open("rb") as file:
                 file.seek(self._log_start)

@@ -15,7 +15,7 @@ STOP_TIMEOUT_S = 60.0
 
 
 def stop() -> int:
-    """Stop the supervisor of this GYRE_HOME and whatever a killed one left behind."""
+    """Stop the supervisor of this GYRE_HOME and every process that a killed one left running."""
     home = env.home()
     mine = record.read(home)
     was_running = record.is_held(home)

@@ -1,4 +1,4 @@
-"""The one JSON object that a run comes to: last line of `make up ONCE=1`."""
+"""The summary of a run as one JSON object: last line of `make up ONCE=1`."""
 
 from dataclasses import asdict, dataclass
 

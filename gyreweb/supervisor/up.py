@@ -18,7 +18,7 @@ from gyreweb.supervisor.signals import Signals
 from gyreweb.supervisor.watch import TICK_S, Watch
 from scheduler import config
 
-#: ONCE has nobody at hand for a run that waits for a person.
+#: How long ONCE, which runs unattended, waits for a run that needs a person.
 PATIENCE_S = 300.0
 
 
@@ -85,7 +85,7 @@ def _check(options: Options) -> None:
 
 
 def _host() -> str:
-    """Where the dashboard listens; plain http is chosen where nobody else can listen in. Raises CannotStart."""
+    """Where the dashboard listens; https is off by default on loopback. Raises CannotStart."""
     host = env.text("GYRE_HOST", tcp.LOOPBACK)
     if reach.is_loopback(host) or env.flag(reach.PLAIN_HTTP_VARIABLE):
         os.environ.setdefault("GYRE_HTTPS", "0")

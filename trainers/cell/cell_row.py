@@ -19,7 +19,7 @@ TAKES_WEIGHTS = "weights"
 
 @dataclass(frozen=True)
 class DesiredState:
-    """What the scheduler wants of this cell, and the newest published version (-1 before the first)."""
+    """What the scheduler desires of this cell, and the newest published version (-1 before the first)."""
 
     desired_role: str
     evaluation: int | None

@@ -1,4 +1,4 @@
-"""The cell's heartbeat, in a thread of its own, so that a long forward-backward does not look like a death."""
+"""The cell's heartbeat, in a thread of its own, so that a long forward-backward is not taken for a lost cell."""
 
 import logging
 import os

@@ -13,7 +13,7 @@ MAX_LINE_BYTES = 1 << 20
 
 
 class HostUnavailable(ConnectionError):
-    """Nobody answers on the cell host's socket; the message says where it was looked for."""
+    """Nobody answers on the cell host's socket; the message names the socket."""
 
 
 class HostRefused(RuntimeError):

@@ -110,7 +110,7 @@ class ReassessMany(APIView):
         responses={202: shapes.Asked, **PROBLEMS},
     )
     def post(self, request: Request, run_id: int) -> Response:
-        """Have every finished execution that passes the filters of the list assessed again."""
+        """Request another assessment of every finished execution that the list's filters select."""
         viewer = viewer_of(request)
         run = access.run_for(viewer, run_id)
         body = serializers.Reason(data=request.data)

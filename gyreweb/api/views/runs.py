@@ -20,7 +20,7 @@ from gyreweb.pages.facts import RunFacts
 
 PAGE = [OpenApiParameter("cursor", str), OpenApiParameter("limit", int)]
 IDEMPOTENCY = OpenApiParameter(
-    "Idempotency-Key", str, OpenApiParameter.HEADER, description="The same key gives the run that it made before."
+    "Idempotency-Key", str, OpenApiParameter.HEADER, description="The same key returns the run that it made before."
 )
 PROBLEMS = dict.fromkeys((401, 403, 404, 409, 422), serializers.Problem)
 

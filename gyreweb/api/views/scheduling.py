@@ -55,7 +55,7 @@ class CellItem(APIView):
         operation_id="cells_patch", request=serializers.CellPatch, responses={200: serializers.Override, **PROBLEMS}
     )
     def patch(self, request: Request, name: str) -> Response:
-        """Pin the cell to a role, or drain it. Gives the override that was set."""
+        """Pin the cell to a role, or drain it. Returns the override that was set."""
         run, cell = self._cell(request, name)
         body = serializers.CellPatch(data=request.data)
         body.is_valid(raise_exception=True)
@@ -130,7 +130,7 @@ class Overrides(APIView):
         operation_id="overrides_set", request=serializers.NewOverride, responses={201: serializers.Override, **PROBLEMS}
     )
     def post(self, request: Request, run_id: int) -> Response:
-        """A person's word over the scheduler's, from its next decision on."""
+        """Set an override: the scheduler obeys it from its next decision on."""
         viewer = viewer_of(request)
         run = access.run_for(viewer, run_id)
         body = serializers.NewOverride(data=request.data)

@@ -179,7 +179,7 @@ def verdicts(request: HttpRequest, execution_id: int) -> HttpResponse:
 @page
 @require_GET
 def replay(request: HttpRequest, execution_id: int) -> HttpResponse:
-    """Whether the draws on record come out again, as a fragment of the page."""
+    """Whether replay reproduces the recorded draws, as a fragment of the page."""
     found = access.execution_for(viewer_of(request), execution_id)
     return show(request, "pages/_replay.html", {"replayed": replay_draws(found)}, run=found.run, section="executions")
 
@@ -200,7 +200,7 @@ def cancel(request: HttpRequest, execution_id: int) -> HttpResponse:
 def _act(
     request: HttpRequest, execution_id: int, what: str, action: Callable[..., Any], said: str = ""
 ) -> HttpResponse:
-    """What an operator may do to an execution with a reason; back on its page with a word."""
+    """What an operator may do to an execution with a reason; redirects to its page with a message."""
     viewer = viewer_of(request)
     found = access.execution_for(viewer, execution_id)
     if not viewer.can_operate:

@@ -12,7 +12,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """What a cell's engine must be. `key` guards every endpoint; the engine listens on loopback unless told."""
+    """What a cell's engine must be. `key` guards every endpoint; it listens on `host`, which is loopback unless set."""
 
     model_path: str
     port: int

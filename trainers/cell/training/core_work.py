@@ -70,7 +70,7 @@ class Core(GradientWork):
         return False
 
     def accept_offers(self) -> None:
-        """Give every satellite a slot, and take what stands in one: verify, count, add."""
+        """Provide every satellite with a slot; verify, count and add each gradient sum that was offered in one."""
         cell = self.settings.cell
         batch = ledger.open_batch(self.connection, cell.run_id)
         if batch is None:
@@ -92,7 +92,7 @@ class Core(GradientWork):
                 ledger.refuse(self.connection, offered.id, str(error))
                 continue
             self.trainer.add_gradients(unflatten(flat, self.trainer.gradient_buffers()))
-        self._slots.release(live)  # an epoch that was over before offers were read makes no more of them
+        self._slots.release(live)  # an epoch that had ended before offers were read can make no new ones
 
     # the step
 

@@ -16,8 +16,6 @@ from megatron.core.transformer.transformer_config import TransformerConfig
 from trainers.cell import device
 from trainers.cell.training.attention import SdpaCoreAttention
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
 
 class UnsupportedModel(ValueError):
     """The policy's config.json describes a model that the trainer cannot build; the message names the setting."""
