@@ -1,9 +1,11 @@
 """What is cited is there: documents and their sections in code, links between documents, files that documents name."""
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from django.core.management import get_commands
 from sources import text_of, tracked_files
 
 from gyreweb.env import REPO_ROOT
@@ -55,6 +57,14 @@ def problems_with(citation: re.Match[str]) -> list[str]:
     return [f"{citation[0]}: there is no {name}" for name in missing]
 
 
+def _is_bare(path: Path, citation: re.Match[str]) -> bool:
+    """A document of ours named in code without its folder; strings that only hold its file name are none."""
+    is_named = bool(
+        re.search(rf"\(\"{re.escape(citation['name'])}\"|/ \"{re.escape(citation['name'])}\"", text_of(path))
+    )
+    return path.suffix != ".md" and (REPO_ROOT / "docs" / citation["name"]).is_file() and not is_named
+
+
 def test_every_document_and_section_that_is_cited_exists() -> None:
     wrong, num_cited = [], 0
     for path, text in texts(*CITING):
@@ -62,7 +72,7 @@ def test_every_document_and_section_that_is_cited_exists() -> None:
             if citation["where"].endswith("docs/"):
                 num_cited += 1
                 wrong += [f"{path}: {problem}" for problem in problems_with(citation)]
-            elif citation["sections"]:
+            elif citation["sections"] or citation["heading"] or _is_bare(path, citation):
                 wrong.append(f"{path}: {citation[0]}: cite documents as docs/NAME.md")
     assert wrong == []
     assert num_cited > 100
@@ -99,4 +109,18 @@ def test_files_that_documents_name_exist() -> None:
         and name not in GENERATED
         and not list(REPO_ROOT.glob(name.rstrip("/").replace("NAME", "*")))
     ]
+    assert wrong == []
+
+
+def test_commands_that_documents_name_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (REPO_ROOT / "Makefile").read_text(), re.MULTILINE))
+    known = {"manage.py": set(get_commands()), "make": targets | {"check"}}
+    wrong = []
+    for path, text in texts(".md"):
+        if path.parts[0] not in ("docs", "README.md", "CONTRIBUTING.md"):
+            continue
+        for program, command in re.findall(r"`(?:\.venv/bin/python )?(manage\.py|make) ([a-z_-]+)", text):
+            if command not in known[program]:
+                wrong.append(f"{path}: {program} {command}")
+        wrong += [f"{path}: {module}" for module in re.findall(r"python -m ([\w.]+)", text) if not find_spec(module)]
     assert wrong == []
