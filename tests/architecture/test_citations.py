@@ -59,9 +59,7 @@ def problems_with(citation: re.Match[str]) -> list[str]:
 
 def _is_bare(path: Path, citation: re.Match[str]) -> bool:
     """A document of ours named in code without its folder; strings that only hold its file name are none."""
-    is_named = bool(
-        re.search(rf"\(\"{re.escape(citation['name'])}\"|/ \"{re.escape(citation['name'])}\"", text_of(path))
-    )
+    is_named = bool(re.search(rf'(\(|/ )"{re.escape(citation["name"])}"', text_of(path)))
     return path.suffix != ".md" and (REPO_ROOT / "docs" / citation["name"]).is_file() and not is_named
 
 
