@@ -128,7 +128,8 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         is_answered = self.stage is not Stage.OPENING and self.cycle is not None and self.cycle.response_started
         if not is_answered:
-            headers, body = self.refusing(status, self.scope["path"] if self.stage is Stage.SENDING else "")
+            path = getattr(self, "url", b"").partition(b"?")[0].decode("latin-1")
+            headers, body = self.refusing(status, path)
             headers = [*headers, (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
             lines = b"".join(b"%s: %s\r\n" % header for header in headers)
             self.transport.write(STATUS_LINE[status] + lines + b"\r\n" + body)

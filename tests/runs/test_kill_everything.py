@@ -72,4 +72,5 @@ def test_a_run_killed_in_the_middle_goes_on_and_loses_no_recorded_call(home: Pat
             retried = connection.execute("SELECT count(*) FROM agents_execution WHERE attempt > 1").fetchone()
     assert retried is not None
     assert retried[0] >= 1
+    assert list(home.glob("runs/*/executions/*-*")) == []  # the killed attempts' files are cleared away, too
     manage("verify_run", run_id)
