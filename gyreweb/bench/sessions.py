@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import orjson
 
 from agents.models import Call
 from agents.proxy.rendering import Rendering
@@ -46,7 +45,7 @@ def run() -> Mapping[str, Figure]:
                 max_new_tokens=REPLY_TOKENS,
             )
             with stage.proxy(Path(folder)) as (url, pid):
-                _ask(url, key, [{"role": "user", "content": "a first word"}])
+                stage.ask(url, key, [{"role": "user", "content": "a first word"}])
                 before = stage.resident_bytes(pid)
                 messages = _grow(url, key, text)
                 grown = stage.resident_bytes(pid) - before
@@ -55,7 +54,7 @@ def run() -> Mapping[str, Figure]:
                 started = time.perf_counter()
                 httpx.get(f"{url}/x/{key}/v1/models", timeout=300).raise_for_status()
                 rebuilt_s = time.perf_counter() - started
-                _ask(url, key, messages)
+                stage.ask(url, key, messages)
         last = Call.objects.order_by("-number").values("input_tokens", "prefix_tokens", "false_fork")[0]
         if last["false_fork"] or last["prefix_tokens"] < UNIQUE_TOKENS // 2:
             raise AssertionError(f"the rebuilt session did not extend its last call: {last}")
@@ -75,16 +74,8 @@ def _grow(url: str, key: str, text: str) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     for number in range(NUM_CALLS):
         messages.append({"role": "user", "content": f"result {number}: {text}"})
-        messages.append({"role": "assistant", "content": _ask(url, key, messages)})
+        messages.append({"role": "assistant", "content": stage.ask(url, key, messages)})
         if number % 20 == 0:
             print(f"call {number} of {NUM_CALLS}", file=sys.stderr)
     messages.append({"role": "user", "content": "the last word"})
     return messages
-
-
-def _ask(url: str, key: str, messages: list[dict[str, Any]]) -> str:
-    body = orjson.dumps({"model": "m", "messages": messages})
-    answer = httpx.post(f"{url}/x/{key}/v1/chat/completions", content=body, timeout=600)
-    answer.raise_for_status()
-    said: str = answer.json()["choices"][0]["message"]["content"]
-    return said

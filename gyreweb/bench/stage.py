@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from agents.models import Execution, Group, Project, Run, Task, TaskSet
 from scheduler.config import preset
 from scheduler.models import Cell
@@ -73,6 +75,14 @@ def executions(engine_url: str, count: int, **settings: Any) -> list[str]:
         for i, k in enumerate(keys)
     )
     return keys
+
+
+def ask(url: str, key: str, messages: list[dict[str, Any]]) -> str:
+    """The text of the policy's reply to a chat request of an execution."""
+    answer = httpx.post(f"{url}/x/{key}/v1/chat/completions", json={"model": "m", "messages": messages}, timeout=600)
+    answer.raise_for_status()
+    text: str = answer.json()["choices"][0]["message"]["content"]
+    return text
 
 
 def cpu_s(pid: int) -> float:

@@ -54,7 +54,7 @@ def run() -> Mapping[str, Figure]:
                 tokenised, requests = _converse(url, keys[0])
                 new_tokens = sum(c.input_tokens - c.prefix_tokens for c in Call.objects.all())
                 idle = _probe_health(url, lambda: time.sleep(3.0))
-                busy = _probe_health(url, lambda: _ask(url, keys[1], _long_prompt(rendering)))
+                busy = _probe_health(url, lambda: stage.ask(url, keys[1], _long_prompt(rendering)))
                 long_tokens = Call.objects.order_by("-input_tokens").values_list("input_tokens", flat=True)[0]
         before = TOKENISED.count
         for messages in requests:
@@ -85,7 +85,7 @@ def _converse(url: str, key: str) -> tuple[int, list[list[dict[str, Any]]]]:
     before = _health(url)["tokenised"]
     for number in range(NUM_CALLS):
         requests.append(list(messages))
-        said = _ask(url, key, messages)
+        said = stage.ask(url, key, messages)
         text = f"result {number}: " + SENTENCE * (WORDS_PER_RESULT // 7)
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": text}]
     return _health(url)["tokenised"] - before, requests
@@ -117,13 +117,6 @@ def _probe_health(url: str, work: Any) -> list[float]:
 def _long_prompt(rendering: Rendering) -> list[dict[str, Any]]:
     per_sentence = len(rendering.tokenizer.encode(SENTENCE * 100)) / 100
     return [{"role": "user", "content": SENTENCE * int(LONG_PROMPT_TOKENS / per_sentence)}]
-
-
-def _ask(url: str, key: str, messages: list[dict[str, Any]]) -> str:
-    answer = httpx.post(f"{url}/x/{key}/v1/chat/completions", json={"model": "m", "messages": messages}, timeout=300)
-    answer.raise_for_status()
-    said: str = answer.json()["choices"][0]["message"]["content"]
-    return said
 
 
 def _health(url: str) -> dict[str, Any]:

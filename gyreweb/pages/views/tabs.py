@@ -9,7 +9,7 @@ from django.views.decorators.http import require_GET
 from agents.web import access
 from gyreweb.pages import fragments
 from gyreweb.pages.facts import RunFacts
-from gyreweb.pages.launch_form import SECTIONS, as_text
+from gyreweb.pages.launch_form import SECTIONS, as_text, usual_values
 from gyreweb.pages.shell import page, show, viewer_of
 from scheduler import config as run_config
 from scheduler.web import decisions as decision_queries
@@ -126,7 +126,6 @@ def config(request: HttpRequest, run_id: int) -> HttpResponse:
 def _usual(preset: str) -> dict[str, Any]:
     """Settings of the preset, or the cluster defaults, to compare with."""
     try:
-        found = run_config.preset(preset) if preset else run_config.RunConfig.model_construct()
+        return usual_values(preset)
     except (run_config.BadConfig, tomllib.TOMLDecodeError):
-        found = run_config.RunConfig.model_construct()
-    return found.model_dump(mode="json")
+        return usual_values("")
