@@ -5,18 +5,15 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from agents import events
 from agents.actions.errors import Refused
 from agents.core import draws
 from agents.core.advantage import advantages
-from agents.core.codec import Bools
 from agents.core.costs import NO_COSTS, costs
 from agents.core.fold import Folded, fold
 from agents.core.outcome import Outcome
 from agents.core.selection import Bounds, Selected, Selection, select
-from agents.core.trained import TrainedTrajectory
+from agents.core.trained import TrainedTrajectory, target_mask
 from agents.models import Draw, Execution, Group, Run, SelectionRecord, Trajectory
 from agents.recorded import calls_of
 
@@ -116,20 +113,16 @@ def _choose(execution: Execution, group: Group, folded: Folded, terms: Terms) ->
 
 def _is_within(folded: Folded, trajectory: Selected, allowed: range) -> bool:
     tokens = folded.tree.path_tokens(trajectory.call)
-    versions = tokens.versions[_mask(trajectory)]
+    versions = tokens.versions[target_mask(trajectory.targets, trajectory.num_tokens)]
     return int(versions.min()) >= allowed.start and int(versions.max()) < allowed.stop
-
-
-def _mask(trajectory: Selected) -> Bools:
-    mask = np.zeros(trajectory.num_tokens, np.bool_)
-    for start, end in trajectory.targets:
-        mask[start:end] = True
-    return mask
 
 
 def _trained(item: _Chosen) -> list[TrainedTrajectory]:
     weight, advantage = 1 / max(item.num_targets, 1), item.execution.advantage
-    return [TrainedTrajectory(item.folded.tree.path_tokens(t.call), _mask(t), weight, advantage) for t in item.kept]
+    return [
+        TrainedTrajectory(item.folded.tree.path_tokens(t.call), target_mask(t.targets, t.num_tokens), weight, advantage)
+        for t in item.kept
+    ]
 
 
 def _write(group: Group, chosen: list[_Chosen], terms: Terms) -> None:

@@ -152,7 +152,7 @@ def write_nodes(execution: Execution, folded: Folded) -> None:
             execution=execution,
             attempt=execution.attempt,
             number=number,
-            parent_number=numbers.get(node.parent),
+            parent_number=numbers.get(node.parent) if node.parent else None,
             depth=node.depth,
             num_tokens=len(node.ids),
             num_sampled=node.num_sampled,

@@ -121,7 +121,7 @@ def _task_folders(folder: Path) -> Iterator[tuple[str, Path]]:
             continue
         for path in sorted(place.iterdir()):
             if path.is_dir() and (splits or (path / "task.toml").is_file()):
-                yield split.value, path
+                yield str(split), path
 
 
 @dataclass(frozen=True)

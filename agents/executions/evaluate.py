@@ -34,14 +34,6 @@ def is_short(site: Worksite, config: AgentSettings) -> bool:
     return verifier.environment_mode == "shared" and min(config.evaluation_timeout_s, verifier.timeout_s) <= SHORT_S
 
 
-def evaluate_next(worker: Worker) -> bool:
-    """Evaluate the execution that has waited longest. False when none waits, or the disk is full."""
-    taken = take_evaluations(worker, 1)
-    for lease in taken:
-        evaluate_attempt(worker, lease)
-    return bool(taken)
-
-
 def take_evaluations(worker: Worker, limit: int) -> list[Lease]:
     """Lease those that have waited longest, at most `limit`; none while the disk is full."""
     if worker.disk.holds_evaluation():

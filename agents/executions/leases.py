@@ -99,13 +99,8 @@ def replace_broken_connections() -> None:
         pool.check()
 
 
-def lease_next(owner: str) -> Lease | None:
-    """Take the oldest queued execution: it runs, under a key of its own (docs/proxy.md)."""
-    return next(iter(lease_queued(owner, 1)), None)
-
-
 def lease_queued(owner: str, limit: int) -> list[Lease]:
-    """Take the oldest queued executions, at most `limit`, each under a key of its own."""
+    """Take the oldest queued executions, at most `limit`: each runs, under a key of its own (docs/proxy.md)."""
     keys = [secrets.token_urlsafe(24) for _ in range(limit)]
     with brief_connection():
         chosen = proxies.spread(limit)
@@ -124,13 +119,8 @@ def lease_queued(owner: str, limit: int) -> list[Lease]:
     ]
 
 
-def lease_evaluation(owner: str) -> Lease | None:
-    """Take an execution whose harness has ended and that nobody evaluates."""
-    return next(iter(lease_evaluations(owner, 1)), None)
-
-
 def lease_evaluations(owner: str, limit: int) -> list[Lease]:
-    """Take those that have waited longest, at most `limit`."""
+    """Take executions whose harness has ended and that nobody evaluates: those that have waited longest."""
     with brief_connection():
         rows = _fetched(
             lease_rows.EVALUATIONS,

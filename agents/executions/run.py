@@ -37,11 +37,6 @@ log = logging.getLogger(__name__)
 _HELD_LOOK_S = 0.5
 
 
-def run_next(worker: Worker) -> bool:
-    """Run the oldest queued execution to the end of its harness. False when none is queued."""
-    return any(run_attempt(worker, lease) is not Ending.GIVEN_UP for lease in take_queued(worker, 1))
-
-
 def take_queued(worker: Worker, limit: int) -> list[Lease]:
     """Lease the oldest queued executions, at most `limit`; none while the disk is full."""
     if worker.disk.look():

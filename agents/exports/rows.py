@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from django.db.models import Count, F, Q, QuerySet
 
 from agents.core.codec import CorruptTokens, decode_call
 from agents.core.fold import Folded, fold
+from agents.core.trained import target_mask
 from agents.exports.tables import ASSESSMENTS, CALLS, DRAWS, EXECUTIONS, GROUPS, SELECTION, TASKS, TRAJECTORIES, Table
 from agents.models import Assessment, Call, Draw, Execution, Group, Run, SelectionRecord, Task, Trajectory
 from agents.recorded import calls_of
@@ -155,12 +155,9 @@ def _path_of(folded: Folded, row: Trajectory) -> Row:
     if row.leaf_call is None or row.leaf_call not in folded.tree.ends:
         return {"ids": [], "target_mask": [], "logprobs": [], "versions": [], "samplers": []}
     tokens = folded.tree.path_tokens(row.leaf_call)
-    mask = np.zeros(len(tokens.ids), np.bool_)
-    for start, end in row.targets:
-        mask[start:end] = True
     return {
         "ids": tokens.ids,
-        "target_mask": mask,
+        "target_mask": target_mask(row.targets, len(tokens.ids)),
         "logprobs": tokens.logprobs,
         "versions": tokens.versions,
         "samplers": tokens.samplers,

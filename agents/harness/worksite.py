@@ -10,14 +10,14 @@ from functools import lru_cache
 from pathlib import Path
 
 from agents.core.outcome import Reason
-from agents.harness.drivers.base import PATH, Assignment, Driver
+from agents.harness.drivers.base import Assignment, Driver
 from agents.harness.install import Installed
 from agents.harness.sandbox.base import Limits, SandboxError, SandboxSpec, User
 from agents.harness.sandbox.client import SandboxServer
 from agents.harness.sandbox.workspace import Workspace
 from agents.harness.taskformat import BadTask, ParsedTask, load_task
 from agents.harness.taskformat.config import Healthcheck
-from agents.harness.taskformat.dockerfile import Image
+from agents.harness.taskformat.dockerfile import PATH, Image
 from agents.harness.taskformat.local import plan, task_env
 from agents.harness.taskformat.paths import why_no_user
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import models
 
@@ -13,6 +13,11 @@ MAX_FIGURE = 1e15
 
 class Figure(models.FloatField):
     """A float; whatever a row holds that is not finite or is beyond MAX_FIGURE reads as None, which is unknown."""
+
+    if TYPE_CHECKING:  # what a row holds is the number
+
+        def __get__(self, row: Any, owner: Any) -> Any: ...
+        def __set__(self, row: Any, value: float | None) -> None: ...
 
     def from_db_value(self, value: float | None, *rest: Any) -> float | None:
         return value if value is not None and math.isfinite(value) and abs(value) <= MAX_FIGURE else None

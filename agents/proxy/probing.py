@@ -19,16 +19,8 @@ from agents.proxy.shaping import Message, Shape, Tool
 #: Renders messages and tools, as they are, to text. Raises whatever a template raises.
 Render = Callable[[list[Message], list[Tool] | None], str]
 
-#: How much a step of a field changes, where it is not 1. Schemas are rather mended than tools told in a message.
+#: How much a step of a field changes, where it is not 1. Schemas are rather mended than tools described in a message.
 _COSTS = {"offers": 3}
-
-
-def unsaid(render: Render, shape: Shape) -> str:
-    """The first probe that a template cannot say in this shape, and why; "" when it says them all."""
-    for probe in PROBES:
-        if why := _why_unsaid(render, shape, probe):
-            return f"{probe.name}: {why}"
-    return ""
 
 
 def shape_of(render: Render) -> Shape:
@@ -39,9 +31,9 @@ def shape_of(render: Render) -> Shape:
     picked = itertools.product(*(range(len(options)) for options in choices))
     ranked = sorted(picked, key=lambda picks: (sum(map(mul, picks, costs)), picks))
     shapes = [Shape(*(options[i] for options, i in zip(choices, picks, strict=True))) for picks in ranked]
-    probes = [probe for probe in PROBES if not _why_unsaid(render, shapes[-1], probe)]
+    probes = [probe for probe in PROBES if not loss(render, shapes[-1], probe)]
     for shape in shapes:
-        wrong = next((probe for probe in probes if _why_unsaid(render, shape, probe)), None)
+        wrong = next((probe for probe in probes if loss(render, shape, probe)), None)
         if wrong is None:
             return shape
         # What one shape falls over is asked first of the next: most fall over the same.
@@ -50,7 +42,8 @@ def shape_of(render: Render) -> Shape:
     raise AssertionError("the last shape says all of them")
 
 
-def _why_unsaid(render: Render, shape: Shape, probe: Probe) -> str:
+def loss(render: Render, shape: Shape, probe: Probe) -> str:
+    """What a template loses of a probe in this shape; "" when it says all of it."""
     offered = probe.tools or []
     try:
         text = render(shaping.conversation(probe.messages, shape, offered), shaping.tools(offered, shape) or None)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.core.codec import decode_call
+from agents.core.trained import target_mask
 from agents.core.tree import common_prefix
 from agents.models import Call, Execution, Trajectory
 
@@ -100,8 +101,7 @@ def trained_mask(
             continue
         leaf = path_tokens(execution, parents, trajectory.leaf_call)
         shared = common_prefix(path.ids, leaf.ids)
-        for start, end in trajectory.targets:
-            mask[start : min(end, shared)] = True
+        mask[:shared] |= target_mask(trajectory.targets, len(leaf))[:shared]
     return mask
 
 

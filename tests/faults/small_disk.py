@@ -18,8 +18,6 @@ import pytest
 from django.db import connections
 
 from agents.actions.expire_leases import expire_leases
-from agents.executions.evaluate import evaluate_next
-from agents.executions.run import run_next
 from agents.executions.worker import Worker
 from agents.models import Assessment, Call, Execution, Run
 from agents.room import RESERVE_PART, Level
@@ -28,6 +26,7 @@ from tests.harness.conftest import SocketBackstage
 from tests.harness.rows import TEST, queue, write_task
 from tests.harness.watching import wait_for
 from tests.proxy.backstage import Loop, tool_text
+from tests.support.work import evaluate_next, run_next
 
 SERVERS = Path(tempfile.gettempdir()) / f"gyre-test-servers-{os.geteuid()}"
 WAITS = tool_text("bash", command="echo apple > a.txt; until [ -e go ]; do sleep 0.1; done")

@@ -54,8 +54,8 @@ class Fragile(StandIn):
 
     def _work(self) -> None:
         try:
-            while (lease := leases.lease_next("stand-in")) is not None:
-                execution = Execution.objects.select_related("group").get(pk=lease.execution_id)
+            while leased := leases.lease_queued("stand-in", 1):
+                execution = Execution.objects.select_related("group").get(pk=leased[0].execution_id)
                 record_conversation(execution, version=self._sampling_version(execution))
                 self.known.add((execution.pk, execution.attempt))
         except FAILURES:

@@ -23,8 +23,7 @@ DIES = """
 import django, os, signal
 django.setup()
 from agents.executions import leases
-taken = leases.lease_evaluation("w") if {evaluate} else leases.lease_next("w")
-assert taken is not None
+assert leases.lease_evaluations("w", 1) if {evaluate} else leases.lease_queued("w", 1)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -56,7 +55,7 @@ def test_an_execution_that_kills_its_workers_is_unresolved_after_max_attempts() 
     )  # fmt: skip
     assert "its worker was lost, 2 times in all, which max_attempts allows no more of" in execution.reason
     assert Group.objects.get().state == "void"
-    assert leases.lease_next("w") is None
+    assert leases.lease_queued("w", 1) == []
     kinds = RunEvent.objects.order_by("seq").values_list("kind", flat=True)
     assert list(kinds).count("execution_retried") == 1
     assert expire_leases(made.run.pk) == 0
@@ -75,8 +74,7 @@ def test_an_execution_that_kills_its_evaluators_is_unresolved_too_and_keeps_its_
 def test_an_attempt_that_a_worker_gave_up_in_order_does_not_count() -> None:
     made = queued(max_attempts=1)
     for attempt in (1, 2, 3):
-        lease = leases.lease_next("w")
-        assert lease is not None
+        [lease] = leases.lease_queued("w", 1)
         if attempt == 2:
             leases.give_up_one(lease)
         else:

@@ -13,14 +13,13 @@ import pytest
 from django.db import connections
 
 from agents.executions import outages
-from agents.executions.evaluate import evaluate_next
-from agents.executions.run import run_next
 from agents.executions.worker import Worker
 from agents.models import Execution, ProxyProcess
 from tests.harness.rows import queue, write_task
 from tests.proxy.backstage import Backstage, backstage, tool_text
 from tests.proxy.processes import proxy_process
 from tests.support.waiting import wait_for
+from tests.support.work import evaluate_next, run_next
 
 #: Shorter than a proxy takes to start.
 LIMIT_S = 4.0

@@ -12,14 +12,13 @@ from django.db import OperationalError
 from agents.actions import finish_execution as finishing
 from agents.actions.finish_execution import finish_execution
 from agents.core.outcome import HarnessEnd, Status, Verdict
-from agents.executions.evaluate import evaluate_next
-from agents.executions.run import run_next
 from agents.executions.worker import Worker
 from agents.models import Assessment, Execution, Group, RunEvent
 from tests.harness.conftest import SocketBackstage
 from tests.harness.rows import queue, write_task
 from tests.processor.records import DONE, make_run, record_conversation, scored
 from tests.proxy.backstage import tool_text
+from tests.support.work import evaluate_next, run_next
 
 HUGE = "9" * 400
 #: What a harness that was killed may have left, and how many malformed calls that means.

@@ -13,9 +13,7 @@ from django.db import connection, connections
 from django.db.models.functions import Now
 
 from agents.actions.cancel_execution import cancel_execution
-from agents.executions.evaluate import evaluate_next
 from agents.executions.leftovers import clear_directories, clear_leftovers
-from agents.executions.run import run_next
 from agents.executions.worker import Worker
 from agents.harness.worksite import Worksite
 from agents.models import Assessment, Execution, Run
@@ -23,6 +21,7 @@ from tests.harness.conftest import SocketBackstage
 from tests.harness.rows import queue, write_task
 from tests.harness.watching import in_namespace, wait_for
 from tests.proxy.backstage import tool_text
+from tests.support.work import evaluate_next, run_next
 
 State = Execution.State
 WRITE = tool_text("bash", command="echo apple > a.txt")

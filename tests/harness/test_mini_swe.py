@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agents.executions.evaluate import evaluate_next
-from agents.executions.run import run_next
 from agents.executions.worker import Worker
 from agents.models import Call
 from scheduler.config import preset
 from tests.harness.conftest import SocketBackstage
 from tests.harness.rows import queue, write_task
 from tests.proxy.backstage import tool_text
+from tests.support.work import evaluate_next, run_next
 
 
 def test_mini_swe_agent_does_a_task(stage: SocketBackstage, worker: Worker, tmp_path: Path) -> None:

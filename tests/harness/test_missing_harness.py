@@ -11,12 +11,12 @@ from agents.actions.change_run_state import resume_run
 from agents.actions.expire_leases import expire_leases
 from agents.config import BadConfig
 from agents.executions import pauses
-from agents.executions.run import run_next
 from agents.executions.worker import Worker
 from agents.models import Execution, Run, RunEvent
 from scheduler.config import preset
 from tests.harness.conftest import SocketBackstage
 from tests.harness.rows import queue, write_task
+from tests.support.work import run_next
 
 BIG = {"harness": "claude-code", "context_tokens": 100_000, "tokens_per_micro_step": 100_000}
 

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from agents.executions.evaluate import evaluate_next
-from agents.executions.run import run_next
 from agents.executions.worker import Worker
 from agents.models import Assessment, Execution
 from tests.harness.conftest import SocketBackstage
 from tests.harness.rows import TEST, queue, write_task
 from tests.harness.watching import in_namespace
 from tests.proxy.backstage import tool_text
+from tests.support.work import evaluate_next, run_next
 
 WRITE = tool_text("bash", command="echo apple > a.txt")
 SEPARATE = '[[artifacts]]\nsource = "/app/a.txt"\n\n[verifier]\nenvironment_mode = "separate"\n'

@@ -13,15 +13,14 @@ from django.utils import timezone
 from agents.actions.enforce_retention import enforce_retention
 from agents.actions.errors import Refused
 from agents.actions.reassess_execution import request_reassessment
-from agents.executions.evaluate import evaluate_next
 from agents.executions.keeping import clear_orphans, make_room
 from agents.executions.reassess import reassess_next
-from agents.executions.run import run_next
 from agents.executions.worker import Worker
 from agents.models import Assessment, Execution, Group, KeptWorkspace, Reassessment, RunEvent
 from tests.harness.conftest import SocketBackstage
 from tests.harness.rows import TEST, queue, write_task
 from tests.proxy.backstage import tool_text
+from tests.support.work import evaluate_next, run_next
 from trainers.actions.admit_group import admit_group
 from trainers.models import Batch
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from agents.executions.evaluate import evaluate_next
-from agents.executions.run import run_next
 from agents.executions.worker import Worker
 from agents.harness.drivers import DRIVERS
 from agents.models import Run
@@ -20,6 +18,7 @@ from tests.harness_programs.conftest import ALL, DUMP, SLOW_S, Theatre
 from tests.harness_programs.scenes import SCENES, Scene
 from tests.harness_programs.screenplay import Screenplay
 from tests.harness_programs.vocabulary import PROGRAMS, Vocabulary
+from tests.support.work import evaluate_next, run_next
 
 TASK = "[[MAIN]] Write the word apple to the file a.txt in the current folder."
 #: What plays without being asked for: nothing is downloaded for it.

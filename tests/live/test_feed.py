@@ -37,7 +37,7 @@ def _happen(run: Run, kind: EventKind) -> None:
     execution = Execution.objects.filter(run=run, state="running").order_by("pk").first()
     cell = Cell.objects.get(run=run, index=1)
     if kind in fragments.STATE_EVENTS:
-        run.state = {"run_failed": "failed", "run_paused": "paused", "run_finished": "finished"}.get(kind, "starting")
+        run.state = {"run_paused": "paused", "run_finished": "finished"}.get(kind, "starting")
         run.state_reason = "the disk is full"
     elif kind == EventKind.GROUP_DISPATCHED:
         run.dispatched += 3

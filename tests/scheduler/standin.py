@@ -15,7 +15,7 @@ import psycopg
 
 from agents.actions.finish_execution import finish_execution
 from agents.core.outcome import Reason, Status, Verdict
-from agents.executions.leases import lease_next
+from agents.executions.leases import lease_queued
 from agents.models import Execution, Project, Run, Task, TaskSet
 from scheduler.models import Cell
 from tests.processor.records import DONE, record_conversation
@@ -196,8 +196,8 @@ class StandIn:
     # Workers
 
     def _work(self) -> None:
-        while (lease := lease_next("stand-in")) is not None:
-            execution = Execution.objects.select_related("group").get(pk=lease.execution_id)
+        while leased := lease_queued("stand-in", 1):
+            execution = Execution.objects.select_related("group").get(pk=leased[0].execution_id)
             record_conversation(execution, version=self._sampling_version(execution))
         running = Execution.objects.filter(run=self.run, state=Execution.State.RUNNING).order_by("pk")
         for execution in running:

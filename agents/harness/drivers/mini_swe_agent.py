@@ -15,10 +15,7 @@ _TRAJECTORY = "/logs/agent/trajectory.json"
 
 class MiniSwe(Bundled):
     name = "mini-swe-agent"
-
-    @property
-    def version(self) -> str:
-        return installed_version("mini-swe-agent")
+    version = installed_version("mini-swe-agent")
 
     def recipe(self, version: str) -> Recipe | None:
         if version == self.version:

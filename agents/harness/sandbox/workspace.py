@@ -16,6 +16,8 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from operator import or_
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -198,7 +200,7 @@ class Workspace:
         with Beneath(dest) as tree:
             for file in uploads(folder) if folder.is_dir() else ():
                 runs = 0o111 if file.suffix == ".sh" else 0
-                _copy_file(tree, file, f"/{file.relative_to(folder)}", lambda mode, runs=runs: mode | runs)
+                _copy_file(tree, file, f"/{file.relative_to(folder)}", partial(or_, runs))
         hand_over_tree(dest)
 
 

@@ -50,7 +50,7 @@ class Table:
         value = self._left.pop(key)
         if not fits(value):
             raise self.bad(key, f"must be {kind}, not {value!r:.80}")
-        return value  # type: ignore[no-any-return]
+        return value
 
     def text(self, key: str, default: str = "") -> str:
         return self.take(key, "a string", lambda v: isinstance(v, str), default)

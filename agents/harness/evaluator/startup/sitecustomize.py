@@ -7,28 +7,28 @@ import os
 import sys
 
 
-def script(words):
+def script(words: list[str]) -> str | None:
     """The script among the interpreter's arguments, or None."""
-    words = iter(words)
-    for word in words:
+    left = iter(words)
+    for word in left:
         if word == "--":
-            return next(words, None)
+            return next(left, None)
         if not word.startswith("-") or word == "-":
             return None if word == "-" else word
         if word == "--check-hash-based-pycs":
-            next(words, None)
+            next(left, None)
             continue
         for place, letter in enumerate(word[1:], start=1):
-            if letter in "cmP":  # a command, a module, or an explicit wish for a safe path
+            if letter in "cmP":  # a command, a module, or a safe path that is asked for
                 return None
             if letter in "WX":
                 if place == len(word) - 1:
-                    next(words, None)
+                    next(left, None)
                 break
     return None
 
 
-def add_its_folder():
+def add_its_folder() -> None:
     path = script(sys.orig_argv[1:])
     if path and os.path.isfile(path) and not path.endswith((".pyz", ".zip", ".whl")):
         sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
