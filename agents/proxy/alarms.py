@@ -49,7 +49,7 @@ class EngineAlarms:
             self._clear(cell)
 
     def forget_gone(self) -> None:
-        """Engines that are no more, or started anew: what becomes of their cells is told elsewhere."""
+        """Clear the alarms of engines that are gone or were restarted: other alarms report the state of their cells."""
         for cell in list(self._silent.values()):
             known = self.router.cells.get(cell.id)
             if known is None or known.epoch != cell.epoch:
