@@ -70,7 +70,7 @@ def owed_executions(run_id: int, evaluation: int | None = None) -> list[Executio
 
 
 def num_long_queued(run_id: int, for_s: float) -> int:
-    """Executions that were told to start so long ago that their wake-up may be lost."""
+    """Executions that were queued so long ago that their wake-up may be lost."""
     long_ago = Now() - timedelta(seconds=for_s)
     return Execution.objects.filter(run=run_id, state=Execution.State.QUEUED, queued_at__lt=long_ago).count()
 

@@ -75,14 +75,14 @@ def level_of(free: Free, min_bytes: int, before: Level) -> Level:
 
 @dataclass
 class Gauge:
-    """The room below `home`, looked at again with every `look`. `message` says what to do unless there is enough."""
+    """The room below `home`, measured anew by each `measure`. `message` says what to do unless there is enough."""
 
     home: Path
     min_bytes: int = field(default_factory=min_free_bytes)
     level: Level = Level.ENOUGH
     message: str = ""
 
-    def look(self) -> Level:
+    def measure(self) -> Level:
         levels = [(level_of(free, self.min_bytes, self.level), free) for free in free_at(self.home)]
         self.level, worst = max(levels, key=lambda found: (found[0], -found[1].num_bytes))
         self.message = self._said(worst) if self.level else ""

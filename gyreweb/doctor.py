@@ -173,7 +173,7 @@ def _home() -> Iterator[Finding]:
     remedy = "" if good else f"free {MIN_DISK_GIB} GiB, or set GYRE_HOME to another disk"
     yield Finding("GYRE_HOME", Level.OK if good else Level.WARNING, f"{home}, {free:.0f} GiB free", remedy)
     gauge = Gauge(home)
-    if gauge.look():
+    if gauge.measure():
         yield Finding("disk", Level.MISSING, gauge.message, "free some space, or set GYRE_HOME to another disk")
     if home.exists() and homefolder.is_open(home):
         yield Finding("GYRE_HOME mode", Level.WARNING, f"{home} can be read by other users", f"`chmod 700 {home}`")

@@ -1,4 +1,4 @@
-"""Stop, pause and resume a run. The scheduler carries the wish out; each is an event with its owner and reason."""
+"""Stop, pause and resume a run. The scheduler carries the request out; each is an event with its owner and reason."""
 
 from collections.abc import Iterable
 from typing import Any

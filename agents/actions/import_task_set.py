@@ -144,7 +144,7 @@ def _tell(folder: Path, warnings: list[str]) -> None:
 
 
 def _read_all(folder: Path, paths: list[Path]) -> list[_Read]:
-    """Each task, and the digest of its files. Whatever is wrong with a task is told as that task's, all at once."""
+    """Each task, and the digest of its files. Raises BadTaskSet with what is wrong, task by task."""
     found, problems = [], []
     for path in paths:
         try:

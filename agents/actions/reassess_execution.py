@@ -1,4 +1,4 @@
-"""Have the evaluator run again on what an execution left: a wish with an owner and a reason (docs/algorithms.md §5).
+"""Have the evaluator run again on what an execution left: a request with an owner and a reason (docs/algorithms.md §5).
 
 The verdict becomes a new row beside the old ones. It counts for training only while no batch has admitted the group;
 what was admitted never changes. Rows are locked in the order execution, group, run.
@@ -45,11 +45,11 @@ def request_reassessment(execution: Execution, *, user: AbstractBaseUser | None,
             raise Refused(refusal)
         if row.reassessments.filter(state__in=(Reassessment.State.QUEUED, Reassessment.State.RUNNING)).exists():
             raise Refused(f"execution {row.pk} is being assessed again already; wait for that verdict")
-        wish = Reassessment.objects.create(execution=row, attempt=row.attempt, owner=user, reason=reason)
+        request = Reassessment.objects.create(execution=row, attempt=row.attempt, owner=user, reason=reason)
         payload = {"execution": row.pk, "by": user.get_username() if user else "", "reason": reason}
         events.record(row.run_id, events.EventKind.REASSESSMENT_REQUESTED, payload)
         transaction.on_commit(wake, robust=True)
-    return wish
+    return request
 
 
 def why_not(execution: Execution) -> str:
@@ -75,30 +75,30 @@ def why_not(execution: Execution) -> str:
     return ""
 
 
-def finish_reassessment(wish_id: int, verdict: Verdict, flags: tuple[str, ...] = ()) -> Reassessment | None:
-    """Write the verdict of a wish that is being worked on, and let it count where it may. None if it is over."""
+def finish_reassessment(request_id: int, verdict: Verdict, flags: tuple[str, ...] = ()) -> Reassessment | None:
+    """Write the verdict of an open request, and let it count where it may. None if the request is closed."""
     with transaction.atomic():
-        wish = Reassessment.objects.filter(pk=wish_id).first()
-        if wish is None:
+        request = Reassessment.objects.filter(pk=request_id).first()
+        if request is None:
             return None
         rows = Execution.objects.select_for_update(of=("self",), no_key=True).select_related("run")
-        execution = rows.get(pk=wish.execution_id)
-        wish = Reassessment.objects.select_for_update(no_key=True).get(pk=wish_id)
-        if wish.state not in (Reassessment.State.QUEUED, Reassessment.State.RUNNING):
+        execution = rows.get(pk=request.execution_id)
+        request = Reassessment.objects.select_for_update(no_key=True).get(pk=request_id)
+        if request.state not in (Reassessment.State.QUEUED, Reassessment.State.RUNNING):
             return None
-        if wish.attempt != execution.attempt:
-            return _over(wish, Reassessment.State.FAILED, error="the execution has another attempt since")
+        if request.attempt != execution.attempt:
+            return _close(request, Reassessment.State.FAILED, error="the execution has another attempt since")
         group = Group.objects.select_for_update(of=("self",), no_key=True).get(pk=execution.group_id)
         result = judged(execution, verdict)
         before = execution.reward
         new = write_assessment(execution, verdict, result, in_force=False, flags=flags)
         effect = _take_effect(execution, group, result, new)
-        wish.assessment = new
+        request.assessment = new
         payload = {
             "execution": execution.pk,
             "group": group.pk,
-            "by": wish.owner.get_username() if wish.owner else "",
-            "reason": wish.reason,
+            "by": request.owner.get_username() if request.owner else "",
+            "reason": request.reason,
             "outcome": result.outcome,
             "reason_code": result.reason_code,
             "value": result.reward,
@@ -107,25 +107,25 @@ def finish_reassessment(wish_id: int, verdict: Verdict, flags: tuple[str, ...] =
             "effect": effect,
         }
         events.record(execution.run_id, events.EventKind.EXECUTION_REASSESSED, payload)
-        return _over(wish, Reassessment.State.DONE, effect=effect)
+        return _close(request, Reassessment.State.DONE, effect=effect)
 
 
-def fail_reassessment(wish_id: int, error: str) -> None:
+def fail_reassessment(request_id: int, error: str) -> None:
     """No verdict was possible, and none is written."""
     with transaction.atomic():
         rows = Reassessment.objects.select_for_update(of=("self",), no_key=True).select_related("execution")
-        wish = rows.get(pk=wish_id)
-        if wish.state in (Reassessment.State.QUEUED, Reassessment.State.RUNNING):
-            payload = {"execution": wish.execution_id, "error": error}
-            events.record(wish.execution.run_id, events.EventKind.REASSESSMENT_FAILED, payload)
-            _over(wish, Reassessment.State.FAILED, error=error)
+        request = rows.get(pk=request_id)
+        if request.state in (Reassessment.State.QUEUED, Reassessment.State.RUNNING):
+            payload = {"execution": request.execution_id, "error": error}
+            events.record(request.execution.run_id, events.EventKind.REASSESSMENT_FAILED, payload)
+            _close(request, Reassessment.State.FAILED, error=error)
 
 
-def _over(wish: Reassessment, state: str, *, error: str = "", effect: str = "") -> Reassessment:
-    wish.state, wish.error, wish.effect, wish.finished_at = state, error, effect, timezone.now()
-    wish.lease_owner, wish.lease_expires_at = "", None
-    wish.save()
-    return wish
+def _close(request: Reassessment, state: str, *, error: str = "", effect: str = "") -> Reassessment:
+    request.state, request.error, request.effect, request.finished_at = state, error, effect, timezone.now()
+    request.lease_owner, request.lease_expires_at = "", None
+    request.save()
+    return request
 
 
 def _take_effect(execution: Execution, group: Group, result: Result, new: Assessment) -> str:
@@ -169,8 +169,8 @@ def _number(value: Any) -> str:
 
 
 def wake() -> None:
-    """Tell a worker that wishes wait. A message that is lost is sent again while they do."""
+    """Tell a worker that requests wait. A lost message is sent again while they do."""
     try:
         current_app.send_task(EVALUATE, retry=False, ignore_result=True)
     except (OperationalError, OSError) as error:
-        log.warning("could not wake an evaluator: %s; it is woken again while the wish waits", error)
+        log.warning("could not wake an evaluator: %s; it is woken again while the request waits", error)

@@ -27,7 +27,7 @@ class Asked:
 
 
 def reassess_executions(run: Run, filters: Filters, *, user: AbstractBaseUser | None, reason: str) -> Asked:
-    """Every finished execution that passes the filters gets a wish of its own, oldest first; none stops the others."""
+    """A request for each finished execution that passes the filters, oldest first; one refused stops no other."""
     rows = filtered(run, filters).filter(state=Execution.State.FINISHED).order_by("pk")
     total, queued, refused = rows.count(), 0, Counter[str]()
     for execution in rows[:MAX_AT_ONCE]:

@@ -29,7 +29,7 @@ from agents.room import HYSTERESIS, RESERVE_PART, Gauge, Level, Reserve
 log = logging.getLogger(__name__)
 
 CODE = "disk_full"
-LOOK_S = 0.25
+CHECK_EVERY_S = 0.25
 #: While there is little room, runs that were started meanwhile are looked for this often.
 PAUSE_EVERY_S = 5.0
 #: A write that failed though there seemed to be room (a quota, a disk that was cleared meanwhile) pauses for so long.
@@ -48,7 +48,7 @@ def is_full(error: BaseException) -> bool:
 
 
 class DiskWatch:
-    """Of one worker process. `start` has it looked at all the time; each look acts on what it sees."""
+    """Of one worker process. `start` has a thread check it all the time; each check acts on what it finds."""
 
     def __init__(self, home: Path, heartbeat: Heartbeat) -> None:
         self.gauge = Gauge(home)
@@ -66,10 +66,10 @@ class DiskWatch:
     def end(self) -> None:
         self._ended.set()
 
-    def look(self) -> str:
+    def check(self) -> str:
         """Why no execution may start or be evaluated now; empty when it may."""
         with self._lock:
-            level = self.gauge.look()
+            level = self.gauge.measure()
             if level is Level.CRITICAL:
                 self._full_at = time.monotonic()
                 self._heartbeat.give_up_all(self.gauge.message)
@@ -83,42 +83,42 @@ class DiskWatch:
 
     def holds_evaluation(self) -> bool:
         """Whether evaluations wait: they make room, so only a critical disk holds them."""
-        self.look()
+        self.check()
         return self.gauge.level is Level.CRITICAL
 
     def met(self, error: BaseException) -> None:
         """A write has failed for lack of room, whatever the free space looks like."""
         with self._lock:
-            if not self.look():
+            if not self.check():
                 pause_runs(f"the disk is full: {error}; free some space, or raise the quota of Gyre's user")
             self._full_at = time.monotonic()
             self._resume_at = self._full_at + UNSEEN_S
 
     def was_full_since(self, began: float) -> bool:
         """Whether what has gone on since `began` (monotonic clock) may have met a full disk."""
-        self.look()
+        self.check()
         return self._full_at >= began
 
     def _pause(self) -> None:
         """Make room, and pause what would use it."""
         if time.monotonic() < self._pause_at:
             return
-        if make_room(self._home, HYSTERESIS * self.gauge.min_bytes) and not self.gauge.look():
+        if make_room(self._home, HYSTERESIS * self.gauge.min_bytes) and not self.gauge.measure():
             return
         self._resume_at = float("-inf")
         pause_runs(self.gauge.message)
         self._pause_at = time.monotonic() + PAUSE_EVERY_S
 
     def _watch(self) -> None:
-        while not self._ended.wait(LOOK_S):
+        while not self._ended.wait(CHECK_EVERY_S):
             try:
-                self.look()
+                self.check()
             except DatabaseError as error:
-                log.warning("the database does not take what the disk is like, trying again: %s", error)
+                log.warning("the state of the disk could not be written to the database, trying again: %s", error)
                 if self.gauge.level is Level.CRITICAL:  # only now: whatever fills the disk would have taken it too
                     self._reserve.let_go()
             except OSError as error:
-                log.warning("the disk cannot be looked at, trying again: %s", error)
+                log.warning("the free space could not be read, trying again: %s", error)
 
 
 def pause_runs(reason: str) -> None:

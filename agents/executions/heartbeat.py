@@ -16,8 +16,8 @@ from agents.executions.leases import Lease
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 1.0
-_RENEW_S = leases.LEASE_S / 4
+_CHECK_EVERY_S = 1.0
+_RENEW_EVERY_S = leases.LEASE_S / 4
 
 
 @dataclass
@@ -79,20 +79,20 @@ class Heartbeat:
 
     def _beat(self) -> None:
         renewed = time.monotonic()
-        while not self._ended.wait(_LOOK_S):
+        while not self._ended.wait(_CHECK_EVERY_S):
             with self._lock:
                 holds = dict(self._holds)
             if not holds:
                 continue
             try:
                 ids = [execution_id for execution_id, _ in holds]
-                if time.monotonic() - renewed >= _RENEW_S:
+                if time.monotonic() - renewed >= _RENEW_EVERY_S:
                     live = leases.renew(self.owner, ids)
                     renewed = time.monotonic()
                 else:
                     live = leases.live_attempts(self.owner, ids)
             except DatabaseError as error:
-                log.warning("leases could not be looked at, trying again: %s", error)
+                log.warning("leases could not be read, trying again: %s", error)
                 leases.replace_broken_connections()
                 continue
             for name, hold in holds.items():

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 #: Below this much room on the disk nothing more is kept: executions need it.
 MIN_FREE_BYTES = 2 << 30
-#: A file without a row is younger than this while its row is on the way.
+#: Its row may still be on the way for so long after a file is written.
 ORPHAN_S = 3600.0
 
 
@@ -35,12 +35,12 @@ def folder(home: Path, run_id: int) -> Path:
 
 
 def keep(home: Path, lease: Lease, workspace: Workspace) -> None:
-    """Archive the workspace and say so in its row. Does nothing when this attempt's row is there already."""
+    """Archive the workspace and record it as a row. Does nothing when this attempt has its row already."""
     if lease.config.retain_workspaces == 0:
         return
     known = lease.kept
     if known is not None and known.attempt == lease.attempt:
-        return  # an evaluator that died has worked on the files since
+        return  # an evaluator that died may have changed the files since
     target = folder(home, lease.run_id) / f"{lease.execution_id}-{lease.attempt}.tar.zst"
     problem = _pack(home, lease.config, workspace, target)
     found = {

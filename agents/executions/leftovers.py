@@ -37,10 +37,10 @@ def clear_directories(home: Path) -> int:
     with brief_connection():
         live = Execution.objects.filter(state__in=(State.RUNNING, State.EVALUATING)).values_list("pk", "attempt")
         kept = {f"{pk}-{attempt}" for pk, attempt in live}
-        wishes = Reassessment.objects.filter(state=Reassessment.State.RUNNING).values_list("pk", flat=True)
-        kept_wishes = {str(pk) for pk in wishes}
+        requests = Reassessment.objects.filter(state=Reassessment.State.RUNNING).values_list("pk", flat=True)
+        kept_requests = {str(pk) for pk in requests}
     over = [place for place in home.glob("runs/*/executions/*-*") if place.name not in kept]
-    over += [place for place in home.glob("runs/*/reassessments/*") if place.name not in kept_wishes]
+    over += [place for place in home.glob("runs/*/reassessments/*") if place.name not in kept_requests]
     for place in over:
         shutil.rmtree(place, ignore_errors=True)
     return len(over)

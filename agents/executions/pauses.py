@@ -12,13 +12,13 @@ from agents.models import Run, RunEvent
 
 #: The run's harness could not be installed.
 NOT_INSTALLED = "harness_not_installed"
-#: Runs whose alarm of that name is known to be cleared, or was never raised.
-_calm: set[int] = set()
+#: Runs known to this process to have no such alarm.
+_without_alarm: set[int] = set()
 
 
 def pause_run(run_id: int, code: str, reason: str) -> None:
     """Pause a run that starts executions, and raise the alarm `code`. Nothing happens when it is paused already."""
-    _calm.discard(run_id)
+    _without_alarm.discard(run_id)
     starting = (Run.State.STARTING, Run.State.RUNNING)
     with brief_connection(), transaction.atomic():
         if Run.objects.filter(pk=run_id, state__in=starting).update(state=Run.State.PAUSED, state_reason=reason):
@@ -29,7 +29,7 @@ def pause_run(run_id: int, code: str, reason: str) -> None:
 
 def clear_not_installed(run_id: int) -> None:
     """The harness is there: clear the alarm that said it was not, if one did."""
-    if run_id in _calm:
+    if run_id in _without_alarm:
         return
     with brief_connection(), transaction.atomic():
         raised, cleared = (
@@ -38,4 +38,4 @@ def clear_not_installed(run_id: int) -> None:
         )
         if raised is not None and (cleared is None or cleared.seq < raised.seq):
             events.record(run_id, events.EventKind.ALARM_CLEARED, {"code": NOT_INSTALLED})
-    _calm.add(run_id)
+    _without_alarm.add(run_id)

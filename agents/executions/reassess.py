@@ -40,36 +40,36 @@ TASK_CHANGED = "task_changed"
 
 
 def reassess_next(worker: Worker) -> bool:
-    """Work on the oldest wish whose files lie on this machine. False when there is none, or the disk is full."""
+    """Work on the oldest request whose files lie on this machine. False when there is none, or the disk is full."""
     if worker.disk.holds_evaluation():
         return False
-    wish = _lease(worker.owner)
-    if wish is None:
+    request = _lease(worker.owner)
+    if request is None:
         return False
-    place = worker.home / "runs" / str(wish.execution.run_id) / "reassessments" / str(wish.pk)
+    place = worker.home / "runs" / str(request.execution.run_id) / "reassessments" / str(request.pk)
     try:
-        _assess(worker, wish, place)
+        _assess(worker, request, place)
     except (OperationalError, InterfaceError):
         raise  # the lease expires and another worker tries
     except disk.Full:
-        return _retry(wish)
+        return _retry(request)
     except (BadTask, OSError, tarfile.TarError, zstandard.ZstdError) as error:
         if disk.is_full(error):
             worker.disk.met(error)
-            return _retry(wish)
-        _fail(wish, str(error))
+            return _retry(request)
+        _fail(request, str(error))
     except Exception as error:
-        log.exception("re-assessment %s failed", wish.pk)
-        _fail(wish, f"{type(error).__name__}: {error}")
+        log.exception("re-assessment %s failed", request.pk)
+        _fail(request, f"{type(error).__name__}: {error}")
     return True
 
 
-def _assess(worker: Worker, wish: Reassessment, place: Path) -> None:
-    execution, task = wish.execution, wish.execution.group.task
+def _assess(worker: Worker, request: Reassessment, place: Path) -> None:
+    execution, task = request.execution, request.execution.group.task
     config = AgentSettings.parse(execution.run.config)
-    kept = KeptWorkspace.objects.filter(execution=execution, attempt=wish.attempt, deleted_at=None).first()
+    kept = KeptWorkspace.objects.filter(execution=execution, attempt=request.attempt, deleted_at=None).first()
     if kept is None or not Path(kept.path).is_file():
-        _fail(wish, f"what execution {execution.pk} left is gone from {socket.gethostname()}")
+        _fail(request, f"what execution {execution.pk} left is gone from {socket.gethostname()}")
         return
     site = Worksite.open(Path(task.path), digest(Path(task.path)), DRIVERS[config.harness], worker.home, place)
     began = time.monotonic()
@@ -81,18 +81,18 @@ def _assess(worker: Worker, wish: Reassessment, place: Path) -> None:
     if worker.disk.was_full_since(began):
         raise disk.Full
     flags = (TASK_CHANGED,) if digest(Path(task.path)) != task.digest else ()
-    persistently(lambda: finish_reassessment(wish.pk, verdict, flags))
+    persistently(lambda: finish_reassessment(request.pk, verdict, flags))
 
 
-def _retry(wish: Reassessment) -> bool:
-    """Let the wish be taken again, once the disk has room."""
+def _retry(request: Reassessment) -> bool:
+    """Let the request be taken again, once the disk has room."""
     with brief_connection():
-        Reassessment.objects.filter(pk=wish.pk).update(lease_expires_at=Now())
+        Reassessment.objects.filter(pk=request.pk).update(lease_expires_at=Now())
     return False
 
 
-def _fail(wish: Reassessment, error: str) -> None:
-    persistently(lambda: fail_reassessment(wish.pk, storable(error)[:2000]))
+def _fail(request: Reassessment, error: str) -> None:
+    persistently(lambda: fail_reassessment(request.pk, storable(error)[:2000]))
 
 
 def _lease(owner: str) -> Reassessment | None:
@@ -100,13 +100,13 @@ def _lease(owner: str) -> Reassessment | None:
     here = Q(execution__workspace__host=socket.gethostname())
     with brief_connection(), transaction.atomic():
         rows = Reassessment.objects.select_for_update(skip_locked=True, of=("self",), no_key=True)
-        wish = (
+        request = (
             rows.select_related("execution__run", "execution__group__task").filter(free & here).order_by("pk").first()
         )
-        if wish is None:
+        if request is None:
             return None
-        budget_s = float(wish.execution.run.config["evaluation_timeout_s"]) + SLACK_S
-        Reassessment.objects.filter(pk=wish.pk).update(
+        budget_s = float(request.execution.run.config["evaluation_timeout_s"]) + SLACK_S
+        Reassessment.objects.filter(pk=request.pk).update(
             state=Reassessment.State.RUNNING, lease_owner=owner, lease_expires_at=Now() + timedelta(seconds=budget_s)
         )
-        return wish
+        return request

@@ -33,13 +33,13 @@ from agents.harness.worksite import Worksite
 
 log = logging.getLogger(__name__)
 
-#: Shortest time between two looks at the held time of an attempt that has run out of its own.
-_HELD_LOOK_S = 0.5
+#: Shortest time between two readings of the held time of an attempt that has used up its own.
+_HELD_CHECK_S = 0.5
 
 
 def take_queued(worker: Worker, limit: int) -> list[Lease]:
     """Lease the oldest queued executions, at most `limit`; none while the disk is full."""
-    if worker.disk.look():
+    if worker.disk.check():
         return []
     # Repeated after a commit of unknown outcome, it takes others; those of the lost answer start again by their leases.
     return leases.persistently(lambda: leases.lease_queued(worker.owner, limit))
@@ -186,8 +186,8 @@ class _Attempt:
         until, reason = min((harness, Reason.HARNESS_TIMEOUT), (overall, Reason.OVERALL_TIMEOUT))
         held_s = 0.0
         while True:
-            # Held time may grow as fast as time passes: then it is looked at again and again, but not without a pause.
-            end = sandbox.wait(max(_HELD_LOOK_S if held_s else 0.0, until + held_s - time.monotonic()))
+            # Held time may grow as fast as time passes: it is then read again and again, with a pause between.
+            end = sandbox.wait(max(_HELD_CHECK_S if held_s else 0.0, until + held_s - time.monotonic()))
             if end is not None:
                 return None, end.code
             held_s = leases.held_s(self._lease)

@@ -42,7 +42,7 @@ class Worker:
 
     @property
     def evaluation_server(self) -> SandboxServer:
-        """The one that there is; what it has imported is seen by no command in a sandbox."""
+        """The harness server where there is one: no command in a sandbox sees what it has imported."""
         return self.harness_server if "harness_server" in self.__dict__ else self._plain_server
 
     @cached_property

@@ -94,10 +94,10 @@ def executions(page: Page) -> Iterator[Row]:
 def assessments(page: Page) -> Iterator[Row]:
     rows = Assessment.objects.filter(execution__in=page.ids).select_related("reassessment__owner")
     for execution, row in _beside(page, rows.order_by("pk")):
-        wish = getattr(row, "reassessment", None)
+        request = getattr(row, "reassessment", None)
         asked = {
-            "asked_by": (wish.owner.get_username() if wish.owner else "") if wish else None,
-            "asked_why": wish.reason if wish else None,
+            "asked_by": (request.owner.get_username() if request.owner else "") if request else None,
+            "asked_why": request.reason if request else None,
         }
         yield _which(execution) | _of_fields(ASSESSMENTS, row) | asked
 

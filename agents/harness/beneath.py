@@ -19,7 +19,7 @@ _SYS_OPENAT2 = 437  # the same on every architecture
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_IN_ROOT = 0x10
 _FOLDER = os.O_PATH | os.O_DIRECTORY
-#: The kernel gives up a resolution that a rename elsewhere has disturbed.
+#: The kernel refuses a resolution during which something was renamed elsewhere: it is tried again.
 _TRIES = 32
 
 _libc = ctypes.CDLL(None, use_errno=True)

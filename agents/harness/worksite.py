@@ -140,6 +140,6 @@ class Worksite:
 
 @lru_cache(maxsize=1024)
 def _planned(path: Path, digest: str) -> tuple[ParsedTask, Image, dict[str, str]]:
-    """Executions of one group share a parse; `digest` keeps another content from being taken for it."""
+    """Parsed once for all executions of a group; `digest` is in the key, so that changed files are parsed again."""
     task = load_task(path)
     return task, plan(task), task_env(task)

@@ -192,7 +192,7 @@ class KeptWorkspace(models.Model):
 
 
 class Reassessment(models.Model):
-    """A person's wish that the evaluator runs again, with its reason: the audit of every verdict after the first."""
+    """A person's request that the evaluator runs again, with its reason: the audit of every verdict after the first."""
 
     class State(models.TextChoices):
         QUEUED = "queued"

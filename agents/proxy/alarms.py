@@ -18,15 +18,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class EngineAlarms:
-    """`_speaking`: engines that have sent a token since this process last thought otherwise, by cell and epoch.
-    `_silent`: those whose alarm it raised.
-    """
+    """`_speaking`: engines whose last sign was a token, by cell and epoch. `_silent`: those whose alarm it raised."""
 
     store: Store
     router: Router
     _speaking: set[tuple[int, int]] = field(default_factory=set)
     _silent: dict[tuple[int, int], CellRow] = field(default_factory=dict)
-    _telling: set[asyncio.Task[None]] = field(default_factory=set)
+    _writing: set[asyncio.Task[None]] = field(default_factory=set)
     _one_by_one: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def silent(self, cell: CellRow, limit_s: float) -> None:
@@ -40,7 +38,7 @@ class EngineAlarms:
         else:
             message = f"{what}, and no other engine takes calls: they wait for this one. Restart the cell"
         alarm = {"code": _code(cell), "message": message, "severity": "warn" if others else "bad"}
-        self._tell(cell, "alarm_raised", alarm)
+        self._write(cell, "alarm_raised", alarm)
 
     def heard(self, cell: CellRow) -> None:
         """This cell's engine sent a token."""
@@ -49,7 +47,7 @@ class EngineAlarms:
             self._clear(cell)
 
     def forget_gone(self) -> None:
-        """Engines that are no more, or started anew: what becomes of their cells is told elsewhere."""
+        """Clear the alarms of engines that are gone or were restarted: other alarms report the state of their cells."""
         for cell in list(self._silent.values()):
             known = self.router.cells.get(cell.id)
             if known is None or known.epoch != cell.epoch:
@@ -57,17 +55,17 @@ class EngineAlarms:
 
     def _clear(self, cell: CellRow) -> None:
         self._silent.pop((cell.id, cell.epoch), None)
-        self._tell(cell, "alarm_cleared", {"code": _code(cell)})
+        self._write(cell, "alarm_cleared", {"code": _code(cell)})
 
     async def close(self) -> None:
-        for task in list(self._telling):
+        for task in list(self._writing):
             task.cancel()
-        await asyncio.gather(*self._telling, return_exceptions=True)
+        await asyncio.gather(*self._writing, return_exceptions=True)
 
-    def _tell(self, cell: CellRow, kind: str, payload: dict[str, str]) -> None:
+    def _write(self, cell: CellRow, kind: str, payload: dict[str, str]) -> None:
         task = asyncio.get_running_loop().create_task(self._told(cell.run_id, kind, payload))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
 
     async def _told(self, run_id: int, kind: str, payload: dict[str, str]) -> None:
         try:

@@ -378,7 +378,7 @@ class ProxyApp:
         while True:
             before = gauge.level
             try:
-                await self._in_thread(gauge.look)
+                await self._in_thread(gauge.measure)
             except OSError as error:
                 log.warning("the disk cannot be looked at: %s", error)
             if Level.CRITICAL in (before, gauge.level) and before is not gauge.level:

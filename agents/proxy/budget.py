@@ -67,7 +67,7 @@ def check(text: str, count: Callable[[str], int]) -> None:
 
 
 def spend(tokens: int) -> None:
-    """So many tokens were made. Raises TooLong when the request has had far more than its context."""
+    """Count tokens that were made. Raises TooLong when the request has had far more than its context."""
     known = _current.get()
     if known is None:
         return

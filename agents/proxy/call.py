@@ -42,9 +42,9 @@ from agents.proxy.store import CellRow, CommitResult, Store
 
 log = logging.getLogger(__name__)
 
-#: What a client hears of a fault in here; its request's id leads to the record and the log.
+#: The error text of a fault of the proxy itself; its request's id leads to the record and the log.
 INTERNAL_ERROR = "internal error of the recording proxy"
-#: How often a held call tells the execution's clock.
+#: How often a held call reports its held time.
 HELD_REPORT_S = 1.0
 #: A held call whose client has left gives up its place after so long; until then a retry may join it.
 HELD_WITHOUT_CLIENT_S = 10.0
@@ -288,7 +288,7 @@ class CallTask(LiveCall):
         return params
 
     async def _cell(self) -> CellRow | None:
-        """The cell for this call, taken; waits for as long as none has room and tells the execution's clock.
+        """The cell for this call, taken; waits for as long as none has room, and reports the held time.
 
         None when the client has left meanwhile and nobody else waits.
         """
@@ -305,7 +305,7 @@ class CallTask(LiveCall):
         try:
             while not waiter.cell.done():
                 await asyncio.wait([waiter.cell], timeout=HELD_REPORT_S)
-                # One of an execution's held calls speaks for all of them.
+                # One of an execution's held calls reports for all of them.
                 if waiter.cell.done() or session.held.unreported(loop.time()) > 0.9 * HELD_REPORT_S:
                     await self._report_held(session.held.take(loop.time()))
                 last_read = loop.time() if self._readers else last_read

@@ -18,7 +18,7 @@ from agents.proxy import door
 #: A stream without a token for so long is given up, and the call moves on: before its first token, between two.
 FIRST_TOKEN_S = 600.0
 IDLE_S = 120.0
-#: How long an engine that is left behind may take to answer that it has aborted.
+#: How long an engine that a call has left may take to answer that it has aborted.
 ABORT_WITHIN_S = 5.0
 #: Bodies from this size on are sent in pieces.
 _PIECE_BYTES = 256 * 1024
@@ -64,7 +64,7 @@ class ChunkReader:
     sampled: Sampled
     base: int = field(init=False)
     finish: dict[str, Any] | None = None
-    #: Weight version of the engine as of the last chunk; None where it tells none.
+    #: Weight version of the engine as of the last chunk; None where it reports none.
     version: int | None = None
 
     def __post_init__(self) -> None:

@@ -247,7 +247,7 @@ class CallIndex:
         return next((t.call for t in turns if t.at == start and t.call in calls), calls[-1])
 
     def _continued(self, message: Message, call: PriorCall, linked: PriorCall | None) -> tuple[PriorCall, ...]:
-        """The calls whose replies stand in this message behind `call`'s: they went on with a broken stream."""
+        """The calls whose replies stand in this message after `call`'s: they went on with a broken stream."""
         echoed = _squeezed(message["content"])
         for last in [linked] if linked is not None else self.calls[-_RECENT:]:
             if canonical.tool_call_ids(message) != canonical.tool_call_ids(last.reply):

@@ -69,7 +69,7 @@ WHERE e.id = %(execution)s AND e.attempt = %(attempt)s AND e.state = 'running' A
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The row that this process holds. `epoch` tells it from older processes of the same name."""
+    """The row that this process holds. `epoch` distinguishes it from older processes of the same name."""
 
     id: int
     name: str
@@ -90,7 +90,7 @@ class Ownership:
         return Identity(row[0], name, row[1])
 
     async def beat(self, identity: Identity, figures: dict[str, Any]) -> int | None:
-        """Say that this process lives. Returns how many proxies do, None when another one has taken its name."""
+        """Write a heartbeat. Returns how many proxies are alive, None when another one has taken its name."""
         values = {
             "id": identity.id,
             "epoch": identity.epoch,

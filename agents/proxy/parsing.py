@@ -38,7 +38,7 @@ class ReplyParser:
         self._tool_id_prefix = tool_id_prefix
         #: Their schemas say of what type an argument is, in formats that write all of them as text.
         self._tools = list(tools) or None
-        #: The client began the text: white space right behind that is part of it.
+        #: The client began the text: white space right after that is part of it.
         self._continues = continues
         self._state = _TEXT if continues else _REASONING if rendering.opens_thinking else _START
         self._block: list[int] = []

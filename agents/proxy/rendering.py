@@ -93,7 +93,7 @@ class Rendering:
         marks = found.tool_marks or ("", "")
         self.tool_start_id, self.tool_end_id = (self.token_id(t) for t in marks)
         self.think_start_id, self.think_end_id = (self.token_id(t) for t in ("<think>", "</think>"))
-        #: Thoughts and tool calls can be told from text token by token.
+        #: Thoughts and tool calls can be distinguished from text token by token.
         self.is_marked = found.tool_marks is not None
         #: The generation prompt has opened a thought that the reply goes on with.
         self.opens_thinking = _last(self.generation_prompt, self.think_start_id) > _last(
@@ -187,7 +187,7 @@ class Rendering:
         if mask := rendered.sampled_mask:
             sampled = [i for i in own if mask[i]]
             return [ids[i] for i in sampled] if last == 1 else ids[sampled[0] : sampled[-1] + 1]
-        # This renderer does not say which tokens are the policy's: all behind the generation prompt, up to the end.
+        # This renderer does not say which tokens are the policy's: all after the generation prompt, up to the end.
         turn = [ids[i] for i in own]
         end = max((i for i, token in enumerate(turn) if token in self.stop_ids), default=len(turn) - 1)
         return turn[_shared(turn, self.generation_prompt) : end + 1]
@@ -252,9 +252,8 @@ class Rendering:
         return self.tokenizer.decode(self.renderer.render_ids(messages, tools=tools, add_generation_prompt=True))
 
     def _probe_separator(self) -> list[int] | None:
-        """None unless a turn after a reply is rendered like one after a turn, behind ids that are always the same.
-
-        Nor if a turn begins with a token that also ends replies: a sampled one would stand there twice.
+        """The ids between a reply and the next turn, where they are always the same and that turn is rendered as after
+        any other turn; else None. Also None if a turn begins with a token that ends replies: it would come twice.
         """
         found: list[list[int]] = []
         for text in (".", ". ."):

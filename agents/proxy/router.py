@@ -54,7 +54,7 @@ class Router:
         return sum(len(waiting) for line in self._lines.values() for waiting in line.values())
 
     def update(self, cells: Iterable[CellRow], num_proxies: int | None = None) -> None:
-        """A new table. Calls at an engine that is gone, or was started again, are told to leave it."""
+        """A new table. Calls at an engine that is gone, or was started again, are made to leave it."""
         table = {cell.id: cell for cell in cells}
         num_proxies = num_proxies or self.num_proxies
         if table == self.cells and num_proxies == self.num_proxies:

@@ -34,7 +34,7 @@ class Shape:
     turns: Literal["free", "alternate"] = "free"
     #: one: a turn of the assistant is one call or a text. text: no calls; a turn says them in its text.
     calls: Literal["many", "one", "text"] = "many"
-    #: called: only after a turn that called a tool. text: no results; a message of the user tells them.
+    #: called: only after a turn that called a tool. text: no results; a message of the user holds them.
     results: Literal["anywhere", "called", "text"] = "anywhere"
     #: object: a call's arguments have names.
     arguments: Literal["anything", "object"] = "anything"
@@ -59,7 +59,7 @@ def conversation(messages: list[Message], shape: Shape, offered: list[Tool] | No
 
 
 def later(messages: list[Message], shape: Shape, is_called: bool = False) -> list[Message]:
-    """Messages that stand behind others. `is_called`: the turn before them may have called tools."""
+    """Messages that follow others. `is_called`: the turn before them may have called tools."""
     said: list[Message] = []
     for message in messages:
         role = message["role"]

@@ -289,7 +289,7 @@ class Store:
                 return CommitResult.REFUSED
             if there is not None:
                 return CommitResult.NUMBER_TAKEN
-            # The call in its place was committed while this statement ran: look again.
+            # The call in its place was committed while this statement ran: read again.
 
     async def revise(self, execution: int, attempt: int, roles: Mapping[int, str]) -> None:
         """Set the roles of recorded calls that a later request showed to be others: call number -> role."""
@@ -298,7 +298,7 @@ class Store:
             await connection.execute(_REVISE, values)
 
     async def add_held(self, execution: int, attempt: int, held_s: float) -> bool:
-        """Tell how long calls were held for scheduling; False when the attempt has ended."""
+        """Add to the time that calls were held for scheduling; False when the attempt has ended."""
         async with self.pool.connection() as connection:
             cursor = await connection.execute(_HELD, {"execution": execution, "attempt": attempt, "held_s": held_s})
             return bool(cursor.rowcount)

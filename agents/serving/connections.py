@@ -150,6 +150,6 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 def guarded(max_connections: int, refusing: Refusing = in_words) -> type[Any]:
-    """The protocol of a server that takes so many connections at once, and how it tells whom it gives up."""
+    """The protocol of a server that takes so many connections at once, and how it answers clients it turns away."""
     members = {"max_connections": max_connections, "refusing": staticmethod(refusing)}
     return type("Guarded", (GuardedProtocol,), members)

@@ -1,4 +1,4 @@
-"""Who looks, and what they may see and do. Projects isolate runs: what lies outside is not found, not forbidden."""
+"""The viewer, and what they may see and do. Projects isolate runs: what lies outside is not found, not forbidden."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def siblings(execution: Execution) -> list[Execution]:
 
 
 def assessments(execution: Execution) -> list[Assessment]:
-    """Every verdict, newest first, each with the wish that asked for it if one did."""
+    """Every verdict, newest first, each with the request that asked for it if one did."""
     rows = execution.assessments.select_related("reassessment__owner").order_by("-id")
     return list(rows)
 
@@ -142,7 +142,7 @@ def reassessments(execution: Execution) -> list[Reassessment]:
 
 
 def open_reassessment(execution: Execution) -> Reassessment | None:
-    """The newest wish for another verdict that has none: it waits, is worked on, or failed."""
+    """The newest request for another verdict that has none: it waits, is worked on, or failed."""
     rows = execution.reassessments.filter(assessment=None).select_related("owner")
     return rows.order_by("-id").first()
 

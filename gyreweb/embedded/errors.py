@@ -20,7 +20,7 @@ def require_disk(directory: Path) -> None:
     """Raise EmbeddedError when the file system of `directory` has too little room for a database."""
     try:
         gauge = Gauge(directory)
-        is_short = gauge.look()
+        is_short = gauge.measure()
     except ValueError as error:  # of its setting
         raise EmbeddedError(str(error)) from error
     if is_short:

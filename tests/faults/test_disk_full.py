@@ -55,10 +55,12 @@ def test_the_disk_of_the_database_counts_where_it_is_another_one(tmp_path: Path)
     if problem := cannot_mount():
         pytest.skip(problem)
     (tmp_path / "postgres").mkdir()
-    look = "import sys; from agents.room import Gauge; from pathlib import Path; g = Gauge(Path(sys.argv[1])); g.look()"
+    measure = (
+        "import sys; from agents.room import Gauge; from pathlib import Path; g = Gauge(Path(sys.argv[1])); g.measure()"
+    )
     done = subprocess.run(
         [*NAMESPACE, "sh", "-c", MOUNTED, "sh", "8", tmp_path / "postgres", sys.executable, "-c",
-         f"{look}; print(g.level.name, g.message)", tmp_path],
+         f"{measure}; print(g.level.name, g.message)", tmp_path],
         cwd=REPO_ROOT, env=os.environ | {"GYRE_MIN_FREE_MB": "10"}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.startswith(f"LOW the disk is full: 8 MB free at {tmp_path / 'postgres'}; free some space: ")

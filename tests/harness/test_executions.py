@@ -247,7 +247,7 @@ def test_a_full_disk_pauses_the_run_until_there_is_room(
         assert run.state == Run.State.PAUSED
         assert "the disk is full" in run.state_reason
         assert not run_next(worker)
-    assert worker.disk.look() == ""
+    assert worker.disk.check() == ""
     run.refresh_from_db()
     assert (run.state, run.state_reason) == (Run.State.STARTING, "")
     kinds = run.events.order_by("seq").values_list("kind", flat=True)

@@ -83,7 +83,7 @@ def test_from_lease_to_finish_there_are_at_most_twelve_round_trips(
 ) -> None:
     execution, *_ = queue(stage, write_task(tmp_path / "tasks"), 1 if closes_its_group else 2)
     stage.engine(execution.run, WRITE, "done")
-    monkeypatch.setattr(heartbeat, "_LOOK_S", 600.0)  # its looks are those of a worker, not of an execution
+    monkeypatch.setattr(heartbeat, "_CHECK_EVERY_S", 600.0)  # its checks are those of a worker, not of an execution
     for place in (psycopg, psycopg.Connection):
         monkeypatch.setattr(place, "connect", place.connect)  # put back when the test ends
     counted.trace_connections(tmp_path)

@@ -48,11 +48,11 @@ def play(
 
 def reassess(worker: Worker, execution: Execution, reason: str = "the verifier was wrong") -> Reassessment:
     user = get_user_model().objects.get_or_create(username="ann")[0]
-    wish = request_reassessment(execution, user=user, reason=reason)
+    request = request_reassessment(execution, user=user, reason=reason)
     assert reassess_next(worker)
-    wish.refresh_from_db()
+    request.refresh_from_db()
     execution.refresh_from_db()
-    return wish
+    return request
 
 
 def correct(task_set: Path, test: str = TEST) -> None:
@@ -66,8 +66,8 @@ def test_a_corrected_verifier_gives_a_new_verdict_and_the_old_one_is_kept(
     execution, _ = play(stage, worker, task_set)
     assert (execution.outcome, execution.reason_code) == ("unresolved", "reward_missing")
     correct(task_set)
-    wish = reassess(worker, execution)
-    assert (wish.state, wish.effect) == ("done", "in force: the reward was none and is 1"), wish.error
+    request = reassess(worker, execution)
+    assert (request.state, request.effect) == ("done", "in force: the reward was none and is 1"), request.error
     assert (execution.outcome, execution.reward, execution.training_reward) == ("complete", 1.0, 1.0)
     old, new = Assessment.objects.order_by("pk")
     assert (old.status, old.value, old.in_force) == ("unresolved", None, False)
@@ -79,8 +79,8 @@ def test_a_corrected_verifier_gives_a_new_verdict_and_the_old_one_is_kept(
     assert (done.kind, done.payload["value"], done.payload["reward_before"]) == ("execution_reassessed", 1.0, None)
 
     correct(task_set, "#!/bin/bash\nexit 3\n")
-    wish = reassess(worker, execution)
-    assert wish.effect == "none: a verdict of unresolved never replaces one that stands"
+    request = reassess(worker, execution)
+    assert request.effect == "none: a verdict of unresolved never replaces one that stands"
     assert (execution.outcome, execution.reward) == ("complete", 1.0)
     assert not any((worker.home / "runs").rglob("reassessments/*"))
     assert not reassess_next(worker)
@@ -108,8 +108,8 @@ def test_a_ready_groups_statistics_follow_and_an_admitted_one_keeps_everything(
     group = Group.objects.get()
     assert (group.state, group.reward_mean, group.num_votes) == ("ready", 0.5, 2)
     correct(task_set)
-    wish = reassess(worker, first)
-    assert wish.effect.endswith("the group's mean was 0.5 and is 0.75")
+    request = reassess(worker, first)
+    assert request.effect.endswith("the group's mean was 0.5 and is 0.75")
     group.refresh_from_db()
     assert (group.state, group.num_votes, group.reward_mean) == ("ready", 2, 0.75)
     assert group.reward_std == pytest.approx(0.125**0.5)
@@ -119,8 +119,8 @@ def test_a_ready_groups_statistics_follow_and_an_admitted_one_keeps_everything(
     first.refresh_from_db()
     before = [first.reward, first.advantage, first.outcome]
     correct(task_set, "#!/bin/bash\necho 0 > /logs/verifier/reward.txt\n")
-    wish = reassess(worker, first, "what if")
-    assert wish.effect == "none on training: batch 1 has admitted the group, and what was decided stays"
+    request = reassess(worker, first, "what if")
+    assert request.effect == "none on training: batch 1 has admitted the group, and what was decided stays"
     assert [first.reward, first.advantage, first.outcome] == before
     group.refresh_from_db()
     assert group.reward_mean == 0.75
@@ -145,9 +145,9 @@ def test_what_cannot_be_assessed_again_says_what_is_missing(
     assert not reassess_next(worker), "another worker has it"
     Reassessment.objects.update(lease_expires_at=timezone.now())
     assert reassess_next(worker)
-    wish = Reassessment.objects.get()
-    assert wish.state == "failed"
-    assert f"what execution {execution.pk} left is gone from" in wish.error
+    request = Reassessment.objects.get()
+    assert request.state == "failed"
+    assert f"what execution {execution.pk} left is gone from" in request.error
     assert RunEvent.objects.filter(kind="reassessment_failed").count() == 1
     KeptWorkspace.objects.update(deleted_at=timezone.now())
     with pytest.raises(Refused, match=r"is gone since .*: retain_workspaces is 14 days"):
@@ -185,9 +185,9 @@ def test_archives_go_when_their_days_are_over_or_the_disk_is_full(
     assert (path.is_file(), path.stat().st_size) == (True, kept.num_bytes)
     assert enforce_retention(execution.run).workspaces_deleted == 0
     KeptWorkspace.objects.update(created_at=timezone.now() - timedelta(days=15))
-    wish = Reassessment.objects.create(execution=execution, attempt=1, reason="x")
+    request = Reassessment.objects.create(execution=execution, attempt=1, reason="x")
     assert enforce_retention(execution.run).workspaces_deleted == 0, "somebody waits for it"
-    wish.delete()
+    request.delete()
     assert enforce_retention(execution.run).workspaces_deleted == 1
     assert not path.exists()
 

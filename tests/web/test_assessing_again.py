@@ -41,7 +41,7 @@ def test_every_verdict_is_shown_with_who_asked_and_why(browser: Client, executio
     )
 
 
-def test_asking_again_needs_a_reason_and_queues_one_wish(browser: Client, execution: Execution) -> None:
+def test_asking_again_needs_a_reason_and_queues_one_request(browser: Client, execution: Execution) -> None:
     assert "Assess again…" in page(browser, execution)
     browser.post(f"/executions/{execution.pk}/reassess/", {"reason": " "})
     assert Reassessment.objects.count() == 1
@@ -55,7 +55,7 @@ def test_asking_again_needs_a_reason_and_queues_one_wish(browser: Client, execut
     assert Reassessment.objects.filter(state="queued").count() == 1
 
 
-def test_a_wish_that_failed_says_why(browser: Client, execution: Execution) -> None:
+def test_a_request_that_failed_says_why(browser: Client, execution: Execution) -> None:
     Reassessment.objects.create(execution=execution, attempt=1, reason="x", state="failed", error="the files are gone")
     assert "the files are gone" in page(browser, execution)
 

@@ -17,7 +17,7 @@ from agents.harness.taskformat.dockerfile import PATH
 
 #: Where an installed harness is seen in its sandbox.
 PLACE = "/opt/harness"
-#: Longer than any call is held: no harness gives up before its own time limit does. Fits a 32-bit count of ms.
+#: Longer than any call is held: only its time limit ends a harness that waits. Fits a 32-bit count of ms.
 PATIENCE_MS = 20 * 24 * 3600 * 1000
 
 
@@ -77,7 +77,7 @@ class Ended:
 
 
 def parsed(raw: str | bytes | None) -> Any:
-    """What JSON that anybody may have written holds; None for what is none, however deep or large its numbers are."""
+    """The value of JSON from an untrusted writer; None for what cannot be parsed, whatever the cause."""
     try:
         return json.loads(raw) if raw else None
     except (ValueError, RecursionError):

@@ -9,7 +9,7 @@ from agents.harness.drivers.base import PATIENCE_MS, PLACE, Assignment, Ended, H
 from agents.harness.install.recipe import NPM_CPU, Recipe
 
 _PACKAGE = "@qwen-code/qwen-code"
-#: Its own Node: 0.24 wants 22 or newer, and systems have what they have.
+#: Its own Node: 0.24 needs 22 or newer, which many systems lack.
 _NODE, _NODE_VERSION = f"node-linux-{NPM_CPU}", "22.23.5"
 _CHECKSUMS = {
     "@qwen-code/qwen-code@0.15.10": "sha512-A1rAUg7TTO62yuwogzEstMWLVxQ4n4JO26k9t6s93Ed14svp7W+7WEAAZhUMmxPf/q9xQQW7LwX48cuQcgKDBQ==",  # noqa: E501

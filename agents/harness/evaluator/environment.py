@@ -26,7 +26,7 @@ _GIT = {
     "credential.helper": "",
     "protocol.ext.allow": "never",
 }
-#: What it cannot know is found in the sandbox, before the command: see there.
+#: Runs before the command, for what stands under names that only a repository's own configuration knows.
 _START = ("/bin/bash", f"{VERIFIER_STARTUP}/start.sh")
 _PYTHON = {"PYTHONSAFEPATH": "1", "PYTHONNOUSERSITE": "1"}
 #: pytest reads no conftest.py above the tests. What tests of the task's own repository have beside them is read.

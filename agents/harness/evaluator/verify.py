@@ -119,7 +119,7 @@ def _nothing_crossed(site: Worksite) -> bool:
         return False
     try:
         return not any((site.workspace.path / "logs" / "artifacts").iterdir())
-    except OSError:  # the agent has closed it: something may be in there
+    except OSError:  # the agent made it unreadable: something may be in there
         return False
 
 
@@ -162,7 +162,7 @@ def _missing(root: Path, workdir: str) -> bool:
             found = place.lstat()
         except (FileNotFoundError, NotADirectoryError):
             return True
-        except OSError:  # the agent has closed it
+        except OSError:  # the agent made it unreadable
             return False
         if stat.S_ISLNK(found.st_mode):
             return False

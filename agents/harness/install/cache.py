@@ -105,7 +105,7 @@ def megabytes(folder: Path) -> int:
 
 @contextlib.contextmanager
 def _alone(place: Path) -> Iterator[int]:
-    """Held by one installer at a time; the kernel lets go when it and its client are dead. Gives the descriptor."""
+    """A lock for one installer at a time, as a descriptor; the kernel frees it when installer and client are dead."""
     with place.with_name(f"{place.name}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

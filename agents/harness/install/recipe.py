@@ -37,7 +37,7 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """Name of the installation: another set of packages is another one."""
+        """Name of the installation; each set of packages has its own."""
         listed = "\n".join(f"{name}@{version}" for name, version in sorted(self.packages.items()))
         return f"{self.harness}-{self.version}-{hashlib.sha256(listed.encode()).hexdigest()[:8]}"
 

@@ -1,4 +1,4 @@
-"""What a sandbox is told and what it reports. Backends (today: bubblewrap) take a `SandboxSpec` and give an `Exit`."""
+"""What starts a sandbox and what it reports. Backends (today: bubblewrap) take a `SandboxSpec` and give an `Exit`."""
 
 from __future__ import annotations
 

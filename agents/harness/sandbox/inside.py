@@ -38,7 +38,7 @@ class Way:
 
 
 def enter(spec: dict[str, Any], way: Way, log_fd: int, channel: socket.socket, program: Program | None) -> int:
-    """Start the spec's process tree inside the sandbox; gives the pid of a child whose end is its end."""
+    """Start the spec's process tree inside the sandbox. Returns the pid of a child that ends when the tree does."""
     with _children_in(way.pidfd) if way.identity is not None else contextlib.nullcontext():
         pid = os.fork()
         if pid == 0:

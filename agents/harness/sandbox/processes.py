@@ -13,7 +13,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 _KILL_TIMEOUT_S = 5.0
-_CLEAN_LOOKS = 3
+_CLEAN_SCANS = 3
 #: PF_EXITING and PF_KTHREAD: these have no environment any more, or never.
 _EXITING_OR_KERNEL = 0x4 | 0x20_0000
 
@@ -57,30 +57,30 @@ def kill_if_same(pid: int, start: int) -> bool:
 
 def marked(variable: str, value: str) -> list[int]:
     """Pids of every live process that was started with `variable=value` in its environment."""
-    return _look(variable, value)[0]
+    return _scan(variable, value)[0]
 
 
 def kill_marked(variable: str, value: str, spared: Collection[int] = ()) -> int:
     """SIGKILL them until none is left, also what they start meanwhile; returns how many there were.
 
-    One look is not enough: a process can be born while it goes on, and its parent be gone before its turn comes.
+    One scan is not enough: a process can be born while it goes on, and its parent be gone before its turn comes.
     """
     killed: set[int] = set()
     deadline = time.monotonic() + _KILL_TIMEOUT_S
-    num_clean_looks = 0
-    while num_clean_looks < _CLEAN_LOOKS and time.monotonic() < deadline:
-        found, unsure = _look(variable, value)
+    num_clean_scans = 0
+    while num_clean_scans < _CLEAN_SCANS and time.monotonic() < deadline:
+        found, unsure = _scan(variable, value)
         pids = set(found) - set(spared)
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         killed |= pids
-        num_clean_looks = 0 if pids or unsure else num_clean_looks + 1
+        num_clean_scans = 0 if pids or unsure else num_clean_scans + 1
         time.sleep(0.01)
     return len(killed)
 
 
-def _look(variable: str, value: str) -> tuple[list[int], bool]:
+def _scan(variable: str, value: str) -> tuple[list[int], bool]:
     """Processes with the mark, and whether there are some whose environment cannot be seen yet."""
     sign = f"{variable}={value}".encode()
     found, unsure = [], False

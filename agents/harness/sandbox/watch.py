@@ -1,7 +1,7 @@
-"""A thread that looks at what sandboxes use, and stops those over the limits that the kernel does not hold.
+"""A thread that measures what sandboxes use, and stops those over the limits that the kernel does not hold.
 
-To walk a tree of many files takes long. So each sandbox is looked at as often as its own tree allows, and at once when
-its file system has grown by more than the sandbox had left at the last look: no excess waits for its turn.
+To walk a tree of many files takes long. So each sandbox is measured as often as its own tree allows, and at once when
+its file system has grown by more than the sandbox had left at the last measurement.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from agents.harness.sandbox.usage import Usage, memory_of
 
 _TICK_S = 0.5
 _EVERY_S = 2.0
-#: A look that took t seconds of a processor is made again after 50 t, and after 3 t where the file system says that it
-#: must be: on a busy machine it waits itself, and must not wait for that once more.
+#: A measurement that took t seconds of processor time is repeated after 50 t, or after 3 t where the file system has
+#: grown. Processor time, because on a busy machine the clock would count waiting, which must not delay the next.
 _REST, _SHORT_REST = 50, 3
 #: The same for memory, which grows faster.
 _MEMORY_REST = 20
@@ -33,7 +33,7 @@ class Growth:
     num_files: int = 0
     _used: tuple[int, int] | None = None
 
-    def look(self, place: str) -> None:
+    def measure(self, place: str) -> None:
         with contextlib.suppress(OSError):
             found = os.statvfs(place)
             used = (found.f_blocks - found.f_bfree) * found.f_frsize, found.f_files - found.f_ffree
@@ -44,8 +44,8 @@ class Growth:
 
 
 @dataclass
-class Look:
-    """When a sandbox is looked at next, and the growth of its file system at which it must be."""
+class Schedule:
+    """When a sandbox is measured next, and the growth of its file system at which it must be."""
 
     due: float = 0.0
     soonest: float = 0.0
@@ -53,11 +53,11 @@ class Look:
     num_files: int = 0
     memory_due: float = 0.0
 
-    def must_be(self, now: float, growth: Growth) -> bool:
+    def is_due(self, now: float, growth: Growth) -> bool:
         grown = growth.num_bytes >= self.num_bytes or growth.num_files >= self.num_files
         return now >= self.due or (grown and now >= self.soonest)
 
-    def done(self, now: float, cost_s: float, limits: Limits, usage: Usage, growth: Growth) -> None:
+    def measured(self, now: float, cost_s: float, limits: Limits, usage: Usage, growth: Growth) -> None:
         self.due = now + max(_EVERY_S, _REST * cost_s)
         self.soonest = now + _SHORT_REST * cost_s
         self.num_bytes = growth.num_bytes + limits.disk_bytes - usage.num_bytes
@@ -67,7 +67,7 @@ class Look:
 class Watch:
     def __init__(self, server: SandboxServer) -> None:
         self._server = server
-        self._looks: dict[int, Look] = {}
+        self._schedules: dict[int, Schedule] = {}
         self._growth: dict[str, Growth] = {}
 
     def start(self) -> None:
@@ -79,33 +79,33 @@ class Watch:
             self.tick()
 
     def tick(self) -> None:
-        """Look at each sandbox whose time has come."""
+        """Check each sandbox, and measure those that are due."""
         sandboxes = [sandbox for sandbox in self._server.sandboxes if sandbox.pid]
         for area in {str(sandbox.spec.area) for sandbox in sandboxes}:
-            self._growth.setdefault(area, Growth()).look(area)
-        self._looks = {sandbox.number: self._looks.get(sandbox.number, Look()) for sandbox in sandboxes}
+            self._growth.setdefault(area, Growth()).measure(area)
+        self._schedules = {sandbox.number: self._schedules.get(sandbox.number, Schedule()) for sandbox in sandboxes}
         for sandbox in sandboxes:
-            if cause := self._excess(sandbox, self._looks[sandbox.number]):
+            if cause := self._excess(sandbox, self._schedules[sandbox.number]):
                 self._server.stop(sandbox, cause)
 
-    def _excess(self, sandbox: Sandbox, look: Look) -> ExitCause | None:
+    def _excess(self, sandbox: Sandbox, schedule: Schedule) -> ExitCause | None:
         """The limit that a sandbox is found to exceed, if any."""
         limits, now = sandbox.spec.limits, time.monotonic()
-        if now >= look.memory_due:
+        if now >= schedule.memory_due:
             started = time.thread_time()
             if _is_out_of_memory(sandbox):
                 return "memory"
-            look.memory_due = now + _MEMORY_REST * (time.thread_time() - started)
+            schedule.memory_due = now + _MEMORY_REST * (time.thread_time() - started)
         with contextlib.suppress(OSError):
             if sandbox.spec.log.lstat().st_size > limits.output_bytes:
                 return "output"
-        return self.look(sandbox, look) if look.must_be(now, self._growth[str(sandbox.spec.area)]) else None
+        return self.measure(sandbox, schedule) if schedule.is_due(now, self._growth[str(sandbox.spec.area)]) else None
 
-    def look(self, sandbox: Sandbox, look: Look) -> ExitCause | None:
-        """What it has written, which may take long."""
+    def measure(self, sandbox: Sandbox, schedule: Schedule) -> ExitCause | None:
+        """The limit on what it has written that it exceeds, if any; may take long."""
         limits, started, growth = sandbox.spec.limits, time.thread_time(), self._growth[str(sandbox.spec.area)]
         usage = usage_of(sandbox)
-        look.done(time.monotonic(), time.thread_time() - started, limits, usage, growth)
+        schedule.measured(time.monotonic(), time.thread_time() - started, limits, usage, growth)
         if usage.num_files > limits.files:
             return "files"
         return "disk" if usage.num_bytes > limits.disk_bytes else None

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from agents.harness.taskformat.problems import BadTask, Lines, place
 
 T = TypeVar("T")
-#: What any number of a task may be: three years in seconds, and as many MB as fit 64 bits of bytes many times.
+#: The largest number in the settings of a task: three years in seconds; as MB, its bytes still fit 64 bits.
 LARGEST = 100_000_000
 Path = tuple[str | int, ...]
 

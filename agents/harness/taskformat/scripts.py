@@ -10,7 +10,7 @@ from agents.harness.taskformat import paths
 from agents.harness.taskformat.dockerfile import PATH
 from agents.harness.taskformat.problems import BadTask
 
-#: How much of a script the kernel looks at.
+#: Bytes at the beginning of a script that the kernel reads.
 _FIRST_BYTES = 256
 _ENV = ("/usr/bin/env", "/bin/env")
 

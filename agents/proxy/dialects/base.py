@@ -29,8 +29,8 @@ ERRORS = {
 
 #: Fields of a body that every dialect reads.
 FIELDS = frozenset({"client_metadata", "messages", "metadata", "model", "stream", "system", "tool_choice", "tools"})
-#: How much of one wish is recorded, in bytes of JSON.
-MAX_WISH_BYTES = 16 * 1024
+#: How much of one setting that the harness asked for is recorded, in bytes of JSON.
+MAX_ASKED_BYTES = 16 * 1024
 
 #: Stop strings that engines take.
 MAX_STOPS = 32
@@ -149,8 +149,8 @@ def expect_stop(value: Any, name: str) -> tuple[str, ...]:
 
 def asked(body: dict[str, Any], *names: str) -> dict[str, Any]:
     """Settings that the harness wanted and the run decides; of a large one, its size."""
-    wishes = {name: body[name] for name in names if body.get(name) is not None}
-    for name, wish in wishes.items():
-        if (size := len(orjson.dumps(wish))) > MAX_WISH_BYTES:
-            wishes[name] = {"left_out_bytes": size}
-    return wishes
+    settings = {name: body[name] for name in names if body.get(name) is not None}
+    for name, value in settings.items():
+        if (size := len(orjson.dumps(value))) > MAX_ASKED_BYTES:
+            settings[name] = {"left_out_bytes": size}
+    return settings

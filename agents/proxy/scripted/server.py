@@ -18,7 +18,7 @@ _BRACKET = "{} must run between begin_weight_update() and end_weight_update()"
 
 @contextlib.asynccontextmanager
 async def serve(engine: ScriptedEngine, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-    """Serve while the context is open; gives the engine's address."""
+    """Serve while the context is open; yields the engine's address."""
     runner = web.AppRunner(application(engine), access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, host, port)

@@ -90,7 +90,7 @@ class Capture:
 
 @dataclass(slots=True, eq=False)
 class Server:
-    """`upstream` is the model's base URL; without one `model` answers. `seen` is told of each request."""
+    """`upstream` is the model's base URL; without one `model` answers. `seen` is called with each request."""
 
     capture: Capture
     upstream: str = ""

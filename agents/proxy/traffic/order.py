@@ -2,7 +2,7 @@
 
 A file in order is read as it stands. Of any other only the places of its lines are held, never the lines. Numbers that
 start again (one that the same address and program had before) begin another run of numbers; runs stay in the order in
-which they begin. A response stands behind its request: by the times of the lines where they have one, else at once.
+which they begin. A response follows its request: by the times of the lines where they have one, else at once.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ class Order:
             return None
         requests = sorted(self._requests, key=lambda r: (r.run, r.seq, r.place.start))
         position = {request.place.start: i for i, request in enumerate(requests)}
-        behind: defaultdict[int, list[_Response]] = defaultdict(list)
+        following: defaultdict[int, list[_Response]] = defaultdict(list)
         for asked, said in pairs:
-            behind[_slot(requests, position[asked.place.start], said)].append(said)
+            following[_slot(requests, position[asked.place.start], said)].append(said)
         places = list(self._bad)
         for i, request in enumerate(requests):
             places.append(request.place)
-            places += [said.place for said in sorted(behind[i], key=lambda s: (s.at or 0.0, s.seq))]
+            places += [said.place for said in sorted(following[i], key=lambda s: (s.at or 0.0, s.seq))]
         return places
 
     def _pairs(self) -> list[tuple[_Request, _Response]]:
