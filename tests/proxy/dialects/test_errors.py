@@ -33,6 +33,11 @@ SHAPES = {
     ),
     "dead_key": (("ConflictError", "invalid_request_error"), ("ConflictError", "execution_ended")),
     "too_large": (("ContentTooLargeError", "request_too_large"), ("APIStatusError", "request_too_large")),
+    "late": (("RequestTimeoutError", "timeout_error"), ("APIStatusError", "request_timeout")),
+    "headers_too_large": (
+        ("RequestHeaderFieldsTooLargeError", "request_too_large"),
+        ("APIStatusError", "headers_too_large"),
+    ),
     "engine": (("InternalServerError", "api_error"), ("InternalServerError", "server_error")),
     "broken": (("InternalServerError", "api_error"), ("InternalServerError", "server_error")),
     "unavailable": (("OverloadedError", "overloaded_error"), ("InternalServerError", "overloaded")),
