@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -16,6 +17,7 @@ from django.utils import timezone
 
 from agents.models import Run
 from scheduler.core.snapshot import Override
+from scheduler.models import Override as Order
 from scheduler.models import WhatIf
 from scheduler.simulator.actions.end_what_if import cancel_what_if, resume_what_if
 from scheduler.simulator.whatif import work
@@ -187,3 +189,19 @@ def test_present_settings_that_get_stuck_fail_with_what_is_refused(asked: Asked)
     assert row.state == "failed"
     assert "the present settings get stuck" in row.error
     assert "override 1 pins it to rollout" in row.error
+
+
+def test_a_moment_with_a_drained_cell_is_refused_with_what_to_do(asked: Asked, django_user_model: Any) -> None:
+    row = asked(span="hours", rho_min="0.4")
+    owner = django_user_model.objects.create_user("operator")
+    Order.objects.create(
+        run=row.run,
+        kind="drain",
+        cell_index=1,
+        owner=owner,
+        reason="its fan is loud",
+        expires_at=timezone.now() + timedelta(hours=1),
+    )
+    work.work_on(row.pk)
+    row.refresh_from_db()
+    assert (row.state, row.error.partition(":")[0]) == ("failed", "cell 1 is drained, which cannot be simulated")
