@@ -53,7 +53,7 @@ CELLS = {"core": 0, "satellite": 1}
 SERVERS = ("Postgres", "Valkey")
 ALL = (*PROCESSES, *CELLS, *SERVERS)
 #: Seconds of silence. A worker's is longer than its leases, a cell's than its heartbeats may be late: others take their
-#: work while they are away. The rest are only waited for: longer than what calls them usually waits.
+#: work while they are away. The rest are only waited for.
 SILENT_S = {"worker of executions": LEASE_S + 5.0, "core": SILENCE_S + 5.0, "satellite": SILENCE_S + 5.0}
 BRIEFLY_S = 6.0
 

@@ -1,6 +1,7 @@
 """A sandbox server that stands still: it holds nobody up for longer than a bound, and the next sandbox gets another."""
 
 import os
+import resource
 import signal
 import threading
 from pathlib import Path
@@ -46,6 +47,21 @@ def test_a_server_that_hangs_is_replaced_and_its_sandboxes_are_lost(
         assert server.process_id != hanging
     finally:
         server.close()
+
+
+def test_a_worker_with_thousands_of_open_files_hears_its_server(spec: SandboxSpec) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    held = [os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC) for _ in range(1100)]
+    server = SandboxServer()
+    try:
+        assert max(held) >= 1024
+        assert server.run(spec, 60) == Exit(0)
+    finally:
+        server.close()
+        for number in held:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def _start(server: SandboxServer, spec: SandboxSpec) -> None:

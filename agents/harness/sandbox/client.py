@@ -218,9 +218,11 @@ class SandboxServer:
     def _next_message(control: socket.socket, process: subprocess.Popen[bytes]) -> bytes:
         """Empty when the server is gone. One that is there and does not answer is killed."""
         asked_at: float | None = None
+        poll = select.poll()  # a busy worker has more descriptors than select.select takes
+        poll.register(control, select.POLLIN)
         while True:
             timeout_s = ASKED_AFTER_S if asked_at is None else 1.0
-            if select.select([control], [], [], timeout_s)[0]:
+            if poll.poll(1000 * timeout_s):
                 with contextlib.suppress(OSError):
                     return control.recv(_MESSAGE_BYTES)
                 return b""

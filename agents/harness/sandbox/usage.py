@@ -79,7 +79,7 @@ def _open_folder(name: str, parent: int) -> int:
 
 def processes_of(pid: int) -> list[Path]:
     """Places in /proc of all processes in the sandbox whose first one is `pid`, as that sandbox numbers them."""
-    table = Path(f"/proc/{pid}/root/proc")
+    table = Path("/proc", str(pid), "root", "proc")
     with contextlib.suppress(OSError):
         return [table / name for name in os.listdir(table) if name.isdigit()]
     return []
@@ -105,7 +105,7 @@ def memory_of(pid: int) -> int:
         with contextlib.suppress(OSError):
             total += 1024 * sum(map(int, _OWN_MEMORY.findall((place / "status").read_text())))
     with contextlib.suppress(OSError):
-        shared = os.statvfs(f"/proc/{pid}/root/dev/shm")
+        shared = os.statvfs(Path("/proc", str(pid), "root", "dev", "shm"))
         total += (shared.f_blocks - shared.f_bfree) * shared.f_frsize
         total += (shared.f_files - shared.f_ffree) * _INODE_BYTES
     with contextlib.suppress(OSError):
