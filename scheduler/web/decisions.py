@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from django.db.models import QuerySet
+
 from agents.models import Run
 from scheduler.models import Cell, Decision
 
@@ -50,20 +52,27 @@ def decisions_of(
     routine: bool = True,
 ) -> list[Decision]:  # fmt: skip
     """Newest first, by key. Snapshots stay in the database."""
-    rows = Decision.objects.filter(run=run).defer("snapshot").order_by("-number")
-    if before is not None:
-        rows = rows.filter(number__lt=before)
+    rows = Decision.objects.filter(run=run)
     if after is not None:
         rows = rows.filter(number__gt=after)
+    rows = chosen(rows, before=before, kind=kind, cell_index=cell_index, accepted=accepted, routine=routine)
+    return list(rows[:limit])
+
+
+def chosen(
+    rows: QuerySet[Any], *, before: int | None, kind: str, cell_index: int | None, accepted: bool | None, routine: bool
+) -> QuerySet[Any]:
+    """Of the decisions of a live or a simulated run, those that a page asks for, newest first, without snapshots."""
+    rows = rows.defer("snapshot").order_by("-number")
+    if before is not None:
+        rows = rows.filter(number__lt=before)
     if kind:
         rows = rows.filter(kind=kind)
     if cell_index is not None:
         rows = rows.filter(cell_index=cell_index)
     if accepted is not None:
         rows = rows.filter(accepted=accepted)
-    if not routine:
-        rows = rows.exclude(kind__in=ROUTINE)
-    return list(rows[:limit])
+    return rows if routine else rows.exclude(kind__in=ROUTINE)
 
 
 def decisions_between(run: Run, since: datetime, until: datetime, limit: int = 400) -> list[Decision]:

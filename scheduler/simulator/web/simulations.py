@@ -12,7 +12,7 @@ from agents.actions.errors import NotFound
 from agents.web.access import Viewer
 from scheduler.core.policies import REGISTRY
 from scheduler.simulator.studies.models import SimulatedDecision, SimulatedRun, Simulation
-from scheduler.web.decisions import PAGE_SIZE, ROUTINE, Sentence, sentence
+from scheduler.web.decisions import PAGE_SIZE, ROUTINE, Sentence, chosen, sentence
 
 MAX_ROWS = 100
 MAX_MARKS = 400
@@ -107,19 +107,8 @@ def decisions_of(
     cell_index: int | None = None, accepted: bool | None = None, routine: bool = True, until_s: float | None = None,
 ) -> list[SimulatedDecision]:  # fmt: skip
     """Newest first, by key. Snapshots stay in the database."""
-    rows = run.decisions.defer("snapshot").order_by("-number")
-    if before is not None:
-        rows = rows.filter(number__lt=before)
-    if kind:
-        rows = rows.filter(kind=kind)
-    if cell_index is not None:
-        rows = rows.filter(cell_index=cell_index)
-    if accepted is not None:
-        rows = rows.filter(accepted=accepted)
-    if until_s is not None:
-        rows = rows.filter(at_s__lte=until_s)
-    if not routine:
-        rows = rows.exclude(kind__in=ROUTINE)
+    rows = run.decisions.all() if until_s is None else run.decisions.filter(at_s__lte=until_s)
+    rows = chosen(rows, before=before, kind=kind, cell_index=cell_index, accepted=accepted, routine=routine)
     return list(rows[:limit])
 
 
