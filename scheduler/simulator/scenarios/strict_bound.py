@@ -56,7 +56,10 @@ class Watched(World):
         super()._settle(group)
         self.seen[-1].ready_s.append(self.now_s - self.seen[-1].started_s)
 
-    _carry_out = World._carry_out | {Kind.DISPATCH_BURST: _dispatch_burst}
+    #: The table of `World` holds its own methods, not those that a subclass overrides.
+    _carry_out = World._carry_out | {
+        Kind.DISPATCH_BURST: lambda world, decision: world._dispatch_burst(decision),
+    }
 
 
 def best_s(scenario: Scenario, burst: Seen) -> float:
