@@ -55,7 +55,7 @@ class GuardedProtocol(HttpToolsProtocol):
     max_connections: ClassVar[int]
     refusing = staticmethod(in_words)
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
         self._timer: asyncio.TimerHandle | None = None
         self._enter(Stage.OPENING)

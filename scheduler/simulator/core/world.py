@@ -17,7 +17,7 @@ from scheduler.core.decide import decide
 from scheduler.core.decisions import Decision, Kind
 from scheduler.core.policies import policy_of
 from scheduler.core.settings import Settings
-from scheduler.simulator.core.durations import Durations
+from scheduler.simulator.core.durations import Durations, Groups
 from scheduler.simulator.core.parts import SimBatch, SimBurst, SimCell, SimEvaluation, SimGroup
 from scheduler.simulator.core.pool import INFINITE, STALE_S, Execution, Pool
 from scheduler.simulator.core.result import Result
@@ -50,7 +50,9 @@ class World:
         self.settings, self.workload, self.policy = settings, workload, policy_of(policy_kind)
         self.on_decisions, self.exhaustive, self.overrides = on_decisions, exhaustive or bool(overrides), overrides
         self.random = Random(f"faults {seed}")
-        self.durations = Durations(workload, settings.executions_per_group, Random(f"durations {seed}"), recorded)
+        self.durations: Groups = Durations(
+            workload, settings.executions_per_group, Random(f"durations {seed}"), recorded
+        )
         self.now_s = 0.0
         self.heap: list[Event] = []
         self.num_events = self.seq = 0
@@ -242,7 +244,7 @@ class World:
         waterlevel passes what some cells hold.
         """
         self.finished += 1
-        group: SimGroup = execution.group  # type: ignore[assignment]
+        group: SimGroup = execution.group  # type: ignore[assignment]  # a pool does not know groups
         execution.group = None
         group.num_owed -= 1
         waterlevel = self.dispatched - self.finished
