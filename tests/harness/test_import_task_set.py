@@ -169,8 +169,8 @@ def test_what_is_read_otherwise_than_in_a_container_is_told_once(
         dockerfile = "FROM debian\nENV PYTHONPATH=/app\nCOPY no*.json /app/\n"
         (task / "environment" / "Dockerfile").write_text(dockerfile)
     import_task_set(str(tmp_path))
-    told = [record.getMessage().partition(": ")[2] for record in caplog.records]
-    assert told == [
+    warnings = [record.getMessage().partition(": ")[2] for record in caplog.records]
+    assert warnings == [
         "strange: unknown key, kept and not used (one/task.toml:1)",
         "FROM debian: the host system stands in for the image (one/environment/Dockerfile:1)",
         "COPY no*.json: matches no file (one/environment/Dockerfile:3)",

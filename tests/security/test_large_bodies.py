@@ -121,9 +121,9 @@ def test_no_large_body_takes_more_than_a_bounded_part_of_the_memory_and_each_is_
     [base] = _bases(stage, proxy, tmp_path)
     assert httpx.post(f"{base}/v1/chat/completions", json={"model": "m", "messages": GO}, timeout=60).status_code == 200
     before = _memory(proxy, "VmRSS")
-    for name, (route, body, told) in LARGE.items():
+    for name, (route, body, reason) in LARGE.items():
         said = _said(httpx.post(f"{base}/v1/{route}", content=body(), timeout=120))
-        assert told in said, f"{name}: {said[:200]}"
+        assert reason in said, f"{name}: {said[:200]}"
         assert _memory(proxy, "VmHWM") - before < MAX_GROWTH_KIB, name
     packed = gzip.compress(_words(), 1)
     answer = httpx.post(

@@ -46,15 +46,15 @@ def test_an_order_that_ends_lets_the_run_go_on() -> None:
 @pytest.mark.parametrize(("failures", "repair_s"), [(1000.0, 100_000.0), (1.0, 1e7), (100.0, 600.0)])
 def test_cells_that_fail_too_often_end_the_run_with_the_reason(failures: float, repair_s: float) -> None:
     workload = Workload(cell_failures_per_h=failures, repair_s=repair_s)
-    told = []
+    messages = []
     for _ in range(2):
         with pytest.raises(Stuck) as stuck:
             simulate(make_settings(), workload, "elastic", 1)
-        told.append(str(stuck.value))
-    assert "of 4 after" in told[0]
-    assert "cells fail too often: more than 10,000 times per cell since the last optimizer step" in told[0]
-    assert f"cell_failures_per_h is {failures:g}, repair_s {repair_s:g}" in told[0]
-    assert told[0] == told[1]
+        messages.append(str(stuck.value))
+    assert "of 4 after" in messages[0]
+    assert "cells fail too often: more than 10,000 times per cell since the last optimizer step" in messages[0]
+    assert f"cell_failures_per_h is {failures:g}, repair_s {repair_s:g}" in messages[0]
+    assert messages[0] == messages[1]
 
 
 def test_failures_are_counted_from_one_step_to_the_next() -> None:

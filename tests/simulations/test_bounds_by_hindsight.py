@@ -102,10 +102,10 @@ def test_an_interrupted_search_says_what_it_has(
     with pytest.raises(SystemExit) as ended:
         main(["baseline-set", "nl2repo-122b-8x4"])
     assert ended.value.code == 130
-    told = capsys.readouterr()
-    assert "interrupted after 2 of 400 patterns" in told.err
-    assert "so far" in told.out
-    assert "on seed 1 alone; [4.00 as they come" in told.out
+    printed = capsys.readouterr()
+    assert "interrupted after 2 of 400 patterns" in printed.err
+    assert "so far" in printed.out
+    assert "on seed 1 alone; [4.00 as they come" in printed.out
     assert len(runs) == 3
 
 

@@ -74,8 +74,8 @@ def test_json_is_one_object_per_policy_and_seed_and_one_last_line(preset: Path) 
 def test_a_sweep_prints_a_block_per_point_and_marks_every_object(preset: Path) -> None:
     options = ("--policy", "elastic", "--seeds", 5, "--sweep", "rho_min=0.34,1", "--set", "steps=4", "--json")
     _, out, _ = run("--preset", preset, *options)
-    told = [row["set"] for row in lines(out)]
-    assert told == [{"rho_min": 0.34}] * 6 + [{"rho_min": 1}] * 6
+    settings = [row["set"] for row in lines(out)]
+    assert settings == [{"rho_min": 0.34}] * 6 + [{"rho_min": 1}] * 6
     assert all(row["steps"] == 4 for row in lines(out) if "seed" in row)
 
 
