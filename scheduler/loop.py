@@ -86,9 +86,9 @@ class Loop:
             return
         snapshot = observation.snapshot
         decisions = decide(snapshot, policy_of(snapshot.policy_kind), snapshot.taken_at_s)
-        news = self.recorder.news(decisions, snapshot.taken_at_s)
-        if news or any(decision.accepted for decision in decisions):
-            enact(run, observation, decisions, news)
+        to_store = self.recorder.worth_storing(decisions, snapshot.taken_at_s)
+        if to_store or any(decision.accepted for decision in decisions):
+            enact(run, observation, decisions, to_store)
 
     def _chores(self, run: Run) -> None:
         self._watch_clock(run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.core.decisions import Kind
+from scheduler.core.decisions import Kind, LeaveRollout, ReturnToRollout
 from scheduler.core.plan import Plan, called
 from scheduler.core.safety import capacity_left, leaves_enough
 from scheduler.core.snapshot import LOST, ROLLOUT, STOPPED, TRAINING, Cell
@@ -20,9 +20,7 @@ def leave(plan: Plan, cell: Cell, code: str, why: str, *, rule: bool = True, uns
     room = f"{num_staying} x {plan.settings.concurrency_per_cell}"
     owed = f"{room} >= W {plan.waterlevel}" if rule and not unsafe else f"W {plan.waterlevel}, {room} stay"
     plan.switch(cell, TRAINING)
-    plan.accept(
-        Kind.LEAVE_ROLLOUT, code, f"{called(cell)} leaves rollout: {why}; {owed}", cell, to_role=TRAINING, unsafe=unsafe
-    )
+    plan.accept(Kind.LEAVE_ROLLOUT, code, f"{called(cell)} leaves rollout: {why}; {owed}", cell, LeaveRollout(unsafe))
     return True
 
 
@@ -53,7 +51,7 @@ def come_back(plan: Plan, cell: Cell, code: str, why: str) -> bool:
         plan.refuse(Kind.RETURN_TO_ROLLOUT, "override", f"{called(cell)} stays in training: {problem}", cell)
         return False
     plan.switch(cell, ROLLOUT)
-    plan.accept(Kind.RETURN_TO_ROLLOUT, code, f"{called(cell)} returns to rollout: {why}", cell, to_role=ROLLOUT)
+    plan.accept(Kind.RETURN_TO_ROLLOUT, code, f"{called(cell)} returns to rollout: {why}", cell, ReturnToRollout())
     return True
 
 

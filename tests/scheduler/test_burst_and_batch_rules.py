@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from scheduler.core.counters import Counters
-from scheduler.core.decisions import Kind
+from scheduler.core.decisions import DispatchBurst, Kind, Launch, RaiseAlarm
 from scheduler.core.snapshot import SWITCHING, TRAINING, Batch, ReadyGroup
 from tests.scheduler.pictures import NOW_S, burst, cell, decided, none, only, picture, settings
 
@@ -17,14 +17,9 @@ def open_batch(num_groups: int) -> Batch:
 def test_a_burst_is_s_times_b_groups() -> None:
     decision = only(picture(0, **FRESH), Kind.DISPATCH_BURST)
     assert decision.accepted
-    assert decision.params == {
-        "number": 0,
-        "version": 0,
-        "num_groups": 16,
-        "groups_per_batch": 8,
-        "executions_per_group": 8,
-        "max_staleness": 1,
-    }
+    assert decision.params == DispatchBurst(
+        number=0, version=0, num_groups=16, groups_per_batch=8, executions_per_group=8, max_staleness=1
+    )
     assert "W rises to 128" in decision.reason
 
 
@@ -36,19 +31,19 @@ def test_the_next_burst_waits_until_all_but_the_lead_is_consumed_or_void() -> No
 
 
 def test_the_last_burst_holds_only_the_batches_that_are_left() -> None:
-    assert only(picture(0, version=19, evaluated=(0,)), Kind.DISPATCH_BURST).params["num_groups"] == 8
+    assert only(picture(0, version=19, evaluated=(0,)), Kind.DISPATCH_BURST).params.num_groups == 8
     nearly = picture(0, burst(num_ready=8), version=19, settings=settings(burst_batches=1, burst_lead=1))
     assert only(nearly, Kind.DISPATCH_BURST).reason_code == "last_steps"
 
 
 def test_burst_and_lead_are_cut_to_the_staleness_bound() -> None:
     tight = settings(burst_batches=4, burst_lead=2, max_staleness=2)
-    assert only(picture(0, settings=tight), Kind.DISPATCH_BURST).params["num_groups"] == 8
+    assert only(picture(0, settings=tight), Kind.DISPATCH_BURST).params.num_groups == 8
 
 
 def test_void_groups_in_a_row_hold_dispatch_with_an_alarm() -> None:
     decision = only(picture(0, num_void_in_a_row=8), Kind.RAISE_ALARM)
-    assert decision.params == {"alarm": "void_groups"}
+    assert decision.params == RaiseAlarm("void_groups")
     assert "8 groups in a row were void (limit 8)" in decision.reason
     assert none(picture(0, num_void_in_a_row=8), Kind.DISPATCH_BURST)
 
@@ -60,10 +55,10 @@ def test_held_dispatch_stays_held() -> None:
 def test_launches_fill_the_places_of_the_confirmed_rollout_cells() -> None:
     snapshot = picture(0, burst(num_unfinished=16), counters=Counters(128, 60, 10, queued=4))
     decision = only(snapshot, Kind.LAUNCH)
-    assert decision.params == {"count": 64}
+    assert decision.params == Launch(64)
     assert decision.reason == "launches 64: 54 of 2 x 64 places were taken, 64 waited"
     one = replace(snapshot, cells=(cell(0), cell(1, SWITCHING, desired_role="rollout")))
-    assert only(one, Kind.LAUNCH).params == {"count": 10}
+    assert only(one, Kind.LAUNCH).params == Launch(10)
 
 
 def test_launches_wait_until_every_rollout_cell_serves_the_bursts_version() -> None:
@@ -83,7 +78,7 @@ def test_a_batch_takes_the_groups_that_were_ready_first_and_is_sealed_when_full(
     snapshot = picture(
         0, burst(num_admitted=6, num_unfinished=2, ready=ready), cells=(cell(0, TRAINING), cell(1)), batch=open_batch(6)
     )
-    assert [d.params["group"] for d in decided(snapshot) if d.kind == Kind.ADMIT_GROUP] == [7, 3]
+    assert [d.params.group for d in decided(snapshot) if d.kind == Kind.ADMIT_GROUP] == [7, 3]
     seal = only(snapshot, Kind.SEAL_BATCH)
     assert (seal.accepted, seal.reason_code) == (True, "full")
 

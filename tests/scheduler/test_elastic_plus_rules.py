@@ -45,7 +45,7 @@ def test_a_few_groups_start_ahead_while_the_last_batch_is_trained() -> None:
     last = burst(num_admitted=17, num_unfinished=1, version=4, max_staleness=3, groups_per_batch=18)
     seen = picture(4, last, settings=BIG, version=7, work=TRAINING_BOUND, batch=last_batch(17))
     dispatched = decisions(seen, Kind.DISPATCH_BURST)[0]
-    assert (dispatched.reason_code, dispatched.params["num_groups"]) == ("ahead", 7)
+    assert (dispatched.reason_code, dispatched.params.num_groups) == ("ahead", 7)
     [waits] = decisions(seen, Kind.SEAL_BATCH)
     assert waits.reason == "batch 8 stays open: 17 of 18 groups, 8 more unfinished"
 
@@ -60,7 +60,7 @@ def test_bursts_go_out_over_carried_stragglers_when_these_hold_the_run_up() -> N
     stragglers = burst(num_unfinished=9, version=4, max_staleness=3, groups_per_batch=18)
     seen = picture(36, stragglers, settings=BIG, version=7, work=STRAGGLING)
     dispatched = decisions(seen, Kind.DISPATCH_BURST)[0]
-    assert (dispatched.reason_code, dispatched.params["num_groups"]) == ("stragglers_carried", 3 * 18)
+    assert (dispatched.reason_code, dispatched.params.num_groups) == ("stragglers_carried", 3 * 18)
 
 
 def test_a_batch_keeps_places_for_groups_that_no_later_batch_may_take() -> None:
@@ -100,7 +100,7 @@ def test_without_history_bursts_are_strict() -> None:
     assert forecast(Work(), 4, 18, 0) is None
     assert not carries(Work(), 4, 18)
     dispatched = decisions(picture(0, settings=BIG), Kind.DISPATCH_BURST)[0]
-    assert dispatched.params["num_groups"] == 72
+    assert dispatched.params.num_groups == 72
 
 
 @pytest.mark.parametrize("log_sd", [0.2, 0.8, 1.4])

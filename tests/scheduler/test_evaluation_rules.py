@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.core.counters import Counters
-from scheduler.core.decisions import Kind
+from scheduler.core.decisions import Kind, LaunchEvaluation
 from scheduler.core.snapshot import LOST, ROLLOUT, SWITCHING, TRAINING, Batch, Evaluation
 from tests.scheduler.pictures import burst, cell, decided, none, only, picture, settings
 
@@ -15,7 +15,7 @@ def test_version_0_is_evaluated_before_the_first_burst_fills_rollout() -> None:
     kinds = [d.kind for d in decided(snapshot) if d.accepted]
     assert kinds == [Kind.START_EVALUATION, Kind.DISPATCH_BURST]
     decision = only(snapshot, Kind.START_EVALUATION)
-    assert (decision.cell_index, decision.params["version"], decision.params["num_tasks"]) == (1, 0, 64)
+    assert (decision.cell_index, decision.params.version, decision.params.num_tasks) == (1, 0, 64)
 
 
 def test_a_rollout_cell_is_reserved_only_if_the_others_hold_what_is_owed() -> None:
@@ -29,7 +29,7 @@ def test_an_idle_training_cell_evaluates_when_rollout_cannot_spare_one() -> None
     cells = (cell(0, TRAINING), cell(1, weight_version=4))
     snapshot = picture(5, burst(num_ready=8, num_unfinished=1, version=4), cells=cells, version=4)
     decision = only(snapshot, Kind.START_EVALUATION)
-    assert (decision.cell_index, decision.params["switches"]) == (0, True)
+    assert (decision.cell_index, decision.params.switches) == (0, True)
 
 
 def test_the_evaluation_and_the_next_burst_wait_for_a_satellite_that_comes_in_a_moment() -> None:
@@ -72,13 +72,13 @@ def test_no_batch_is_sealed_before_the_reserved_cell_serves_the_version() -> Non
         evaluation=Evaluation(1, 4, 64, 0),
     )  # fmt: skip
     assert only(ready, Kind.SEAL_BATCH).accepted
-    assert only(ready, Kind.LAUNCH_EVALUATION).params == {"evaluation": 1, "count": 64}
+    assert only(ready, Kind.LAUNCH_EVALUATION).params == LaunchEvaluation(evaluation=1, count=64)
 
 
 def test_evaluation_executions_take_no_more_places_than_their_cell_has() -> None:
     cells = (cell(0), cell(1, evaluation=0))
     snapshot = picture(0, cells=cells, evaluation=Evaluation(0, 0, num_waiting=30, num_running=60))
-    assert only(snapshot, Kind.LAUNCH_EVALUATION).params["count"] == 4
+    assert only(snapshot, Kind.LAUNCH_EVALUATION).params.count == 4
 
 
 def test_an_evaluation_that_lost_its_cell_gets_another_at_the_same_version() -> None:

@@ -23,7 +23,7 @@ def test_a_pin_to_training_obeys_the_capacity_rule_unless_it_is_unsafe() -> None
     assert refused[0].reason == "cell 1 stays in rollout: 1 x 64 < W 100"
     unsafe = Override(5, "pin", LATER_S, cell_index=1, role=TRAINING, unsafe=True)
     moved = [d for d in decided(picture(100, burst(num_unfinished=13), overrides=(unsafe,))) if d.accepted]
-    assert [(d.kind, d.cell_index, d.params["unsafe"]) for d in moved] == [(Kind.LEAVE_ROLLOUT, 1, True)]
+    assert [(d.kind, d.cell_index, d.params.unsafe) for d in moved] == [(Kind.LEAVE_ROLLOUT, 1, True)]
 
 
 def test_an_expired_override_means_nothing() -> None:
