@@ -106,7 +106,7 @@ class Loop:
 
     def _watch_clock(self, run: Run) -> None:
         """Where the database's clock has jumped, what it says of workers, proxies and cells begins anew."""
-        is_first = not self.clock_watch.has_looked
+        is_first = not self.clock_watch.has_begun
         jump_s = self.clock_watch.jump_s(self.clock(), database_now_s())
         if jump_s:
             log.warning("the database's clock has jumped by %+.0f s: leases and heartbeats begin anew", jump_s)

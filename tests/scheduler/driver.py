@@ -136,10 +136,10 @@ class World:
     def settle(self) -> None:
         """Decide until nothing more is accepted at this instant."""
         for _ in range(20):
-            picture = self.snapshot()
-            decisions = decide(picture, self.policy, self.now_s)
-            copy = s.Snapshot.from_json(json.loads(json.dumps(picture.to_json())))
-            assert copy == picture
+            snapshot = self.snapshot()
+            decisions = decide(snapshot, self.policy, self.now_s)
+            copy = s.Snapshot.from_json(json.loads(json.dumps(snapshot.to_json())))
+            assert copy == snapshot
             assert decide(copy, self.policy, self.now_s) == decisions
             assert all(d.reason for d in decisions)
             accepted = [d for d in decisions if d.accepted]

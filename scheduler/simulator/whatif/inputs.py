@@ -1,4 +1,4 @@
-"""What the answer to a what-if rests on, as values: the run's fit, and the picture of where it stands."""
+"""What the answer to a what-if rests on, as values: the run's fit, and a snapshot of where it stands."""
 
 from __future__ import annotations
 
