@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import ConfigDict, Field, model_validator
@@ -21,7 +21,10 @@ PRESET_DIR = Path(__file__).parent / "presets"
 #: Settings that are no more, with the one value they had: runs of earlier versions name them.
 RETIRED = {"top_p": 1.0}
 
-PolicyKind = Literal[tuple(REGISTRY)]  # type: ignore[valid-type]
+if TYPE_CHECKING:  # which policies there are is known at run time only
+    PolicyKind = str
+else:
+    PolicyKind = Literal[tuple(REGISTRY)]
 
 
 class SchedulingSettings(Settings):

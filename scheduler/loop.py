@@ -142,7 +142,7 @@ class Loop:
                 events.record(self.lifecycle.run_id, events.EventKind.RUN_PAUSED, payload)
 
 
-def run_forever(stopping: Callable[[], bool], sleep: Callable[[float], None] = time.sleep) -> None:
+def run_forever(stopping: Callable[[], bool], sleep: Callable[[float], object] = time.sleep) -> None:
     """Lead whenever the lock is free, until `stopping`. Survives restarts of the database."""
     while not stopping():
         try:
@@ -174,7 +174,7 @@ def _connection_parameters() -> dict[str, Any]:
     return {name: parameters[name] for name in ("dbname", "user", "password", "host", "port") if name in parameters}
 
 
-def _lead(leader: psycopg.Connection, stopping: Callable[[], bool], sleep: Callable[[float], None]) -> None:
+def _lead(leader: psycopg.Connection, stopping: Callable[[], bool], sleep: Callable[[float], object]) -> None:
     loop = Loop()
     while not stopping():
         started_s = time.monotonic()

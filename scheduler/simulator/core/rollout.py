@@ -8,7 +8,7 @@ from scheduler.core import snapshot as facts
 from scheduler.core.decisions import DispatchBurst
 from scheduler.core.settings import Settings
 from scheduler.simulator.core.agenda import Agenda
-from scheduler.simulator.core.durations import Durations
+from scheduler.simulator.core.durations import Groups
 from scheduler.simulator.core.parts import SimBatch, SimBurst, SimGroup
 from scheduler.simulator.core.pool import Execution, Pool
 from scheduler.simulator.core.tally import Tally
@@ -18,9 +18,7 @@ from scheduler.simulator.core.workload import Workload
 class Rollout:
     """D, L and F and what they count. Cells that serve are known by their number alone: they share the calls evenly."""
 
-    def __init__(
-        self, agenda: Agenda, settings: Settings, workload: Workload, durations: Durations, tally: Tally
-    ) -> None:
+    def __init__(self, agenda: Agenda, settings: Settings, workload: Workload, durations: Groups, tally: Tally) -> None:
         self.agenda, self.settings, self.workload, self.tally = agenda, settings, workload, tally
         self.durations = durations
         self.pool = Pool(workload.slowdown, settings.concurrency_per_cell, workload.harness_timeout_s, agenda.now_s)
@@ -77,7 +75,7 @@ class Rollout:
         waterlevel passes what some cells hold.
         """
         self.finished += 1
-        group: SimGroup = execution.group  # type: ignore[assignment]
+        group: SimGroup = execution.group  # type: ignore[assignment]  # a pool does not know groups
         execution.group = None
         group.num_owed -= 1
         waterlevel = self.dispatched - self.finished

@@ -10,7 +10,7 @@ from scheduler.core.jsonform import from_json, to_json
 from scheduler.core.settings import Settings
 from scheduler.core.snapshot import Snapshot
 from scheduler.simulator.core import Workload
-from scheduler.simulator.core.resume import Counted
+from scheduler.simulator.core.tally import Counted
 
 
 @dataclass(frozen=True, slots=True)

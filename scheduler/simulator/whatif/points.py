@@ -81,12 +81,15 @@ def target_version(inputs: Inputs, question: Question) -> int | None:
     reached = []
     for seed in range(1, question.seeds + 1):
         world = _world(inputs, question, {}, seed)
-        limit_s = world.now_s + question.hours * HOUR_S
-        world.run(until=_until(lambda w, limit_s=limit_s: w.now_s >= limit_s))  # type: ignore[misc]
+        world.run(until=_until(_past(world.now_s + question.hours * HOUR_S)))
         reached.append(world.version)
     start = inputs.snapshot.version if inputs.snapshot is not None else 0
     found = max(start + 1, median_high(reached))
     return None if found >= inputs.settings.steps else found
+
+
+def _past(limit_s: float) -> Callable[[World], bool]:
+    return lambda world: world.now_s >= limit_s
 
 
 def _until(enough: Callable[[World], bool]) -> Callable[[World], bool]:
