@@ -92,6 +92,9 @@ class Backstage:
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self._serve(listener, **options)
+
+    def _serve(self, listener: socket.socket, **options: Any) -> None:
         self.app = ProxyApp(**{"database_url": self.database_url} | options)
         config = uvicorn.Config(
             self.app,
