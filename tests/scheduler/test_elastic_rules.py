@@ -67,7 +67,7 @@ def test_min_rollout_cells_stay_while_something_is_owed() -> None:
 def test_only_confirmed_rollout_cells_count_as_capacity() -> None:
     cells = (cell(0), cell(1, SWITCHING, desired_role=ROLLOUT))
     decision = only(snapshot_with(10, burst(num_ready=8, num_unfinished=2), cells=cells), Kind.LEAVE_ROLLOUT, 0)
-    assert decision.reason == "the core stays in rollout: 0 x 64 < W 10"
+    assert (decision.reason_code, "0 x 64 < W 10" in decision.reason) == ("capacity", True)
 
 
 def test_the_satellite_with_the_least_work_to_move_leaves_first() -> None:
@@ -183,4 +183,5 @@ def test_after_a_step_the_core_stays_only_while_supply_holds() -> None:
 
 def test_a_lost_cell_is_neither_capacity_nor_asked_to_move() -> None:
     snapshot = snapshot_with(10, burst(num_ready=8, num_unfinished=2), cells=(cell(0), cell(1, LOST)))
-    assert only(snapshot, Kind.LEAVE_ROLLOUT).reason == "the core stays in rollout: 0 x 64 < W 10"
+    decision = only(snapshot, Kind.LEAVE_ROLLOUT)
+    assert (decision.reason_code, "0 x 64 < W 10" in decision.reason) == ("capacity", True)

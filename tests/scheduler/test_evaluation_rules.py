@@ -47,7 +47,8 @@ def test_the_evaluation_and_the_next_burst_wait_for_a_satellite_that_comes_in_a_
 def test_a_reserved_cell_is_no_capacity_and_never_leaves() -> None:
     cells = (cell(0), cell(1, evaluation=0))
     snapshot = snapshot_with(10, burst(num_ready=8, num_unfinished=2), cells=cells, evaluation=Evaluation(0, 0, 0, 9))
-    assert only(snapshot, Kind.LEAVE_ROLLOUT).reason == "the core stays in rollout: 0 x 64 < W 10"
+    decision = only(snapshot, Kind.LEAVE_ROLLOUT)
+    assert (decision.reason_code, "0 x 64 < W 10" in decision.reason) == ("capacity", True)
 
 
 def test_no_batch_opens_before_a_due_version_is_being_evaluated() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from scheduler.core.decisions import Decision, Kind, Launch
 from scheduler.core.recorder import Recorder
 
-STAYS = Decision(Kind.LEAVE_ROLLOUT, False, "capacity", "the core stays in rollout: 1 x 64 < W 97", 0)
+STAYS = Decision(Kind.LEAVE_ROLLOUT, False, "capacity", "the core stays: 97 are owed", 0)
 LAUNCH = Decision(Kind.LAUNCH, True, "room", "launches 3", params=Launch(3))
 LEAVES = Decision(Kind.LEAVE_ROLLOUT, True, "supply", "the core leaves rollout", 0)
 
@@ -13,7 +13,7 @@ LEAVES = Decision(Kind.LEAVE_ROLLOUT, True, "supply", "the core leaves rollout",
 def test_a_refusal_that_repeats_with_other_numbers_is_stored_once() -> None:
     recorder = Recorder()
     assert recorder.worth_storing([STAYS], 0.0) == [STAYS]
-    assert recorder.worth_storing([replace(STAYS, reason="the core stays in rollout: 1 x 64 < W 96")], 100.0) == []
+    assert recorder.worth_storing([replace(STAYS, reason="the core stays: 96 are owed")], 100.0) == []
 
 
 def test_a_refusal_that_comes_and_goes_is_stored_once_in_a_while() -> None:
