@@ -23,6 +23,11 @@ def is_one_of_several() -> bool:
     return "PYTEST_XDIST_WORKER" in os.environ
 
 
+def deals_out(config: pytest.Config) -> bool:
+    """Whether this process runs no test itself, but has others run them."""
+    return bool(config.known_args_namespace.numprocesses) and not is_one_of_several()
+
+
 def unit(nodeid: str) -> str:
     """What stays in one process with a test: its file, or its folder."""
     file = nodeid.split("::", 1)[0]
