@@ -10,7 +10,7 @@ import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -152,6 +152,17 @@ def django_db_modify_db_settings() -> None:
 def gyre_home() -> Path:
     """This test process's GYRE_HOME."""
     return Path(os.environ["GYRE_HOME"])
+
+
+@pytest.fixture(scope="module")
+def one_torch_thread() -> Iterator[None]:
+    """For tensors so small that threads wait for each other longer than they work."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture
