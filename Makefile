@@ -27,8 +27,8 @@ status:  ## What runs, and where
 clean-data:  ## Delete all runs, logs and checkpoints in GYRE_HOME (asks first; YES=1 does not)
 	@$(VENV_PYTHON) -m gyreweb.supervisor clean-data
 
-test: setup-dev  ## Run the tests. ARGS="-m core" those without servers; tiers: tests/tiers.py
-	@$(VENV_PYTHON) -m pytest $(ARGS)
+test: setup-dev  ## Run the tests, JOBS=2 side by side. ARGS="-m core" those without servers; tiers: tests/tiers.py
+	@.ci/tests $(ARGS)
 
 test-harnesses: setup-dev  ## Install the harnesses and play every scene with each. ARGS="-k claude-code" picks some
 	@GYRE_TEST_HARNESSES=1 $(VENV_PYTHON) -m pytest tests/harness_programs -q $(ARGS)
