@@ -15,7 +15,7 @@ setup:  ## Install packages into .venv (seconds when nothing has changed)
 setup-dev:  ## The same, with what tests and checks need
 	@$(PYTHON) -m gyreweb.setup --dev
 
-up: setup  ## Start everything and show a run; Ctrl-C stops. ONCE=1 [SEED=n] [PRESET=name] runs it to its end
+up: setup  ## Start all; trains at the first start, or with PRESET=name, SEED=n. Ctrl-C stops. ONCE=1: to the run's end
 	@$(VENV_PYTHON) -m gyreweb.supervisor up
 
 stop:  ## Stop what `make up` started, from another terminal
