@@ -41,7 +41,7 @@ def active_run() -> Run | None:
     run = Run.objects.filter(state__in=ACTIVE).order_by("pk").first()
     if run is not None:
         return run
-    ended = Run.objects.filter(state__in=[State.FINISHED, State.STOPPED, State.FAILED])
+    ended = Run.objects.filter(state__in=[State.FINISHED, State.STOPPED])
     left_over = ended.filter(cells__role__in=[*UP, Cell.Role.STARTING]).order_by("pk").first()
     return left_over or Run.objects.filter(state=State.QUEUED).order_by("pk").first()
 

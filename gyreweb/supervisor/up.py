@@ -24,10 +24,14 @@ PATIENCE_S = 300.0
 
 @dataclass(frozen=True)
 class Options:
-    """`preset` and `seed` of the run to launch; `once` ends with the run and prints its summary."""
+    """`preset` and `seed` of the run to launch, and whether somebody `asked` for either.
+
+    `once` ends with the run and prints its summary.
+    """
 
     preset: str
     seed: int | None
+    asked: bool
     once: bool
 
     @classmethod
@@ -35,6 +39,7 @@ class Options:
         return cls(
             preset=env.text("PRESET", "quickstart"),
             seed=env.integer("SEED", 0) if env.text("SEED") else None,
+            asked=bool(env.text("PRESET") or env.text("SEED")),
             once=env.flag("ONCE"),
         )
 
@@ -164,20 +169,27 @@ def _prepare_database(options: Options, console: Console) -> None:
 def _run(options: Options, watch: Watch, mine: record.Record, console: Console) -> int:
     """Start the processes, launch or resume a run, and follow it: to its end (ONCE) or for ever."""
     from gyreweb.supervisor.follow import Follower
-    from gyreweb.supervisor.runs import run_to_watch
+    from gyreweb.supervisor.runs import run_to_end, run_to_show
     from gyreweb.supervisor.summary import summarize
 
     for child in watch.children:
         child.start()
     watch.wait_until_ready()
     console.notice(f"Dashboard: {mine.web}")
-    follower = Follower(run_to_watch(options.preset, options.seed, options.once, console.notice), console)
-    while not (options.once and follower.ended):
+    if not options.once:
+        follower = Follower(run_to_show(options.preset, options.seed, options.asked, console.notice), console)
+        while True:
+            watch.tick()
+            follower.refresh()
+            time.sleep(TICK_S)
+    run = run_to_end(options.preset, options.seed, console.notice)
+    follower = Follower(run, console)
+    while not follower.ended:
         watch.tick()
         follower.refresh()
-        if options.once and follower.waiting_s() > PATIENCE_S:
-            why = follower.run.state_reason or "dispatch is held; the alarms on its page say why"
-            raise CannotStart(f"run {follower.run.pk} waits for somebody: {why}. It can be resumed.")
+        if follower.waiting_s() > PATIENCE_S:
+            why = run.state_reason or "dispatch is held; the alarms on its page say why"
+            raise CannotStart(f"run {run.pk} waits for somebody: {why}. It can be resumed.")
         time.sleep(TICK_S)
-    print(json.dumps(summarize(follower.run.pk).as_json()), flush=True)
-    return 0 if follower.run.state == follower.run.State.FINISHED else 1
+    print(json.dumps(summarize(run.pk).as_json()), flush=True)
+    return 0 if run.state == run.State.FINISHED else 1

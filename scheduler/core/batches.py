@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from scheduler.core import bursts, evaluations
-from scheduler.core.decisions import Kind
+from scheduler.core.decisions import AdmitGroup, Kind, OpenBatch, SealBatch
 from scheduler.core.plan import Plan
 from scheduler.core.safety import staleness
 from scheduler.core.snapshot import Burst, ReadyGroup
@@ -49,9 +49,7 @@ def open_batch(plan: Plan, policy: Policy) -> None:
         "supply",
         f"opens batch {number} of burst {burst.number} at version {snapshot.version}: {len(burst.ready)} of "
         f"{burst.groups_per_batch} groups are ready, {burst.num_unfinished} unfinished",
-        number=number,
-        burst=burst.number,
-        version=snapshot.version,
+        params=OpenBatch(number, burst.number, snapshot.version),
     )
 
 
@@ -72,9 +70,7 @@ def fill_batch(plan: Plan) -> None:
             Kind.ADMIT_GROUP,
             "ready",
             f"admits group {group.id} to batch {number} as {num_groups} of {size}",
-            group=group.id,
-            batch=number,
-            j_max=plan.settings.j_max,
+            params=AdmitGroup(group.id, number, plan.settings.j_max),
         )
     _seal(plan, number, num_groups, size, burst)
 
@@ -114,5 +110,5 @@ def _seal(plan: Plan, number: int, num_groups: int, size: int, burst: Burst | No
             "full" if num_groups >= size else "burst_exhausted",
             f"seals batch {number} with {num_groups} of {size} groups"
             + ("" if num_groups >= size else ": its burst has none unfinished"),
-            batch=number,
+            params=SealBatch(number),
         )

@@ -6,7 +6,7 @@ due, and none is sealed before the reserved cell serves it, so the weights canno
 
 from __future__ import annotations
 
-from scheduler.core.decisions import Kind
+from scheduler.core.decisions import CancelEvaluation, Kind, ReserveCell, StartEvaluation
 from scheduler.core.plan import Plan, called
 from scheduler.core.safety import capacity_left
 from scheduler.core.snapshot import LOST, ROLLOUT, STARTING, STOPPED, SWITCHING, TRAINING, Cell, Evaluation
@@ -86,10 +86,7 @@ def evaluate(plan: Plan, fixed_split: bool) -> None:
         f"evaluates version {version} with {plan.settings.eval_tasks} tasks on {called(cell)}: "
         f"{len(plan.serving())} x {plan.settings.concurrency_per_cell} stay for W {plan.waterlevel}",
         cell,
-        number=number,
-        version=version,
-        num_tasks=plan.settings.eval_tasks,
-        switches=cell.role != ROLLOUT,
+        StartEvaluation(number, version, plan.settings.eval_tasks, switches=cell.role != ROLLOUT),
     )
 
 
@@ -104,7 +101,7 @@ def _keep_going(plan: Plan, evaluation: Evaluation, fixed_split: bool) -> None:
             "cell_lost",
             f"cancels evaluation {evaluation.number}: its cell is gone and version {plan.snapshot.version} has "
             f"replaced {evaluation.version}",
-            number=evaluation.number,
+            params=CancelEvaluation(evaluation.number),
         )
         return
     cell = None if moved_on else _candidate(plan, fixed_split)
@@ -119,8 +116,7 @@ def _keep_going(plan: Plan, evaluation: Evaluation, fixed_split: bool) -> None:
         "cell_lost",
         f"evaluation {evaluation.number} lost its cell and goes on on {called(cell)}",
         cell,
-        number=evaluation.number,
-        switches=cell.role != ROLLOUT,
+        ReserveCell(evaluation.number, switches=cell.role != ROLLOUT),
     )
 
 

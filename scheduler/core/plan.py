@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from scheduler.core import bursts
-from scheduler.core.decisions import Decision, Kind
+from scheduler.core.decisions import Decision, Kind, Params
 from scheduler.core.overrides import Orders
 from scheduler.core.settings import Settings
 from scheduler.core.snapshot import LOST, ROLLOUT, STARTING, STOPPED, SWITCHING, TRAINING, Burst, Cell, Snapshot
@@ -94,15 +93,21 @@ class Plan:
     def reserve(self, cell: Cell, evaluation: int) -> None:
         self._reserved[cell.index] = evaluation
 
-    def accept(self, kind: Kind, code: str, reason: str, cell: Cell | None = None, **params: Any) -> None:
+    def accept(
+        self, kind: Kind, code: str, reason: str, cell: Cell | None = None, params: Params | None = None
+    ) -> None:
         self.decisions.append(Decision(kind, True, code, reason, None if cell is None else cell.index, params))
 
     def dispatch(self, num_groups: int) -> None:
         self.num_dispatched += num_groups
         self.waterlevel += num_groups * self.settings.executions_per_group
 
-    def refuse(self, kind: Kind, code: str, reason: str, cell: Cell | None = None, **params: Any) -> None:
-        self.decisions.append(Decision(kind, False, code, reason, None if cell is None else cell.index, params))
+    def refuse(
+        self, kind: Kind, code: str, reason: str, cell: Cell | None = None, again_s: float | None = None
+    ) -> None:
+        """`again_s`: when to ask again, where only time will change the answer."""
+        index = None if cell is None else cell.index
+        self.decisions.append(Decision(kind, False, code, reason, index, again_s=again_s))
 
 
 def called(cell: Cell) -> str:

@@ -25,6 +25,10 @@ class Supply(NamedTuple):
     def there(self) -> bool:
         return self.since_s is not None
 
+    @property
+    def told(self) -> str:
+        return f"{self.num_ready} of {self.num_needed} groups are ready"
+
     def held_s(self, now_s: float) -> float:
         return 0.0 if self.since_s is None else max(0.0, now_s - self.since_s)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from trainers.core.loss import LossKind, LossMetrics, LossSettings, token_loss
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 KINDS: list[LossKind] = ["ppo_clip", "ppo_clip_behaviour", "cispo", "gspo", "reinforce_is"]
 
 targets = st.tuples(

@@ -12,6 +12,7 @@ from trainers.core.loss import LossKind, LossSettings, token_loss
 from trainers.core.packing import pack
 from trainers.core.payload import Payload, decode_payload, encode_payload
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 KINDS: list[LossKind] = ["ppo_clip", "ppo_clip_behaviour", "cispo", "gspo", "reinforce_is"]
 VOCABULARY = 7
 

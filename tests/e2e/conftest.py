@@ -6,9 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +16,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from agents.models import Run
 from gyreweb.env import REPO_ROOT
 from tests.support.demo_run import Shape, demo_run
+from tests.support.waiting import wait_for, wait_until_serving
 
 CHROMIUM = "/usr/bin/chromium"
 ARGS = [
@@ -26,7 +24,6 @@ ARGS = [
     "--no-first-run",
 ]  # fmt: skip
 SMALL = Shape(groups_per_batch=3, executions_per_group=4, bursts=2, cells=2, concurrency=16)
-START_S = 60
 expect.set_options(timeout=30_000)  # a busy machine is slow, not wrong
 
 
@@ -65,22 +62,11 @@ def site(database_url: str) -> Iterator[str]:
     server = subprocess.Popen(command, cwd=REPO_ROOT, env=os.environ | {"GYRE_HTTPS": "0"})
     address = f"http://127.0.0.1:{port}"
     try:
-        _wait_for(address, server)
+        wait_until_serving(f"{address}/login/", server)
         yield address
     finally:
         server.terminate()
         server.wait(20)
-
-
-def _wait_for(address: str, server: subprocess.Popen[bytes]) -> None:
-    for _ in range(START_S * 5):
-        try:
-            urllib.request.urlopen(f"{address}/login/", timeout=5).close()
-            return
-        except (urllib.error.URLError, OSError):
-            assert server.poll() is None, "the web process ended at once"
-            time.sleep(0.2)
-    raise AssertionError(f"the web process did not answer within {START_S} s")
 
 
 @pytest.fixture
@@ -102,11 +88,7 @@ def page(chromium: Browser, site: str) -> Iterator[Page]:
 
 def becomes_true(tab: Any, expression: str) -> None:
     """Waits for a JavaScript expression; the page's policy forbids the browser to poll a string by itself."""
-    for _ in range(300):
-        if tab.evaluate(expression):
-            return
-        tab.wait_for_timeout(100)
-    raise AssertionError(f"{expression} did not become true")
+    wait_for(lambda: tab.evaluate(expression), f"{expression} becomes true")
 
 
 def sign_in(tab: Any) -> None:

@@ -20,6 +20,7 @@ from agents.proxy.scripted import Turn
 from agents.proxy.store import CallRow
 from agents.proxy.tokenizer import PolicyTokenizer
 from tests.proxy.backstage import Backstage, delta, sampled
+from tests.proxy.gate import Gate
 from tests.support.waiting import wait_for
 
 GO = [{"role": "user", "content": "go"}]
@@ -166,14 +167,8 @@ def test_an_execution_that_has_many_requests_open_gets_no_further_one_and_others
 ) -> None:
     monkeypatch.setattr(room, "MAX_OPEN_REQUESTS", 2)
     run = stage.run()
-    scripted = stage.engine(run, "done").scripted
-    release = threading.Event()
-
-    async def gate() -> None:
-        while not release.is_set():
-            await asyncio.sleep(0.01)
-
-    scripted.gate = gate
+    engine = stage.engine(run, "done")
+    gate = Gate(stage, engine)
     (_, many), (_, other) = stage.execution(run), stage.execution(run)
     statuses: list[int] = []
 
@@ -187,9 +182,9 @@ def test_an_execution_that_has_many_requests_open_gets_no_further_one_and_others
     ]
     for one in asking:
         one.start()
-    wait_for(lambda: len(scripted.running) == 2, "both requests are at the engine")
+    wait_for(lambda: len(engine.scripted.running), "both requests are at the engine", until=lambda n: n == 2)
     assert ask(many, "go 3") == 503
-    release.set()
+    gate.open()
     assert ask(other, "go") == 200
     for one in asking:
         one.join()

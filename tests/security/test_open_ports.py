@@ -15,7 +15,7 @@ from agents.proxy.door import fresh_socket
 from gyreweb import embedded, env, reach
 from gyreweb.supervisor import cellnetwork
 from gyreweb.supervisor.errors import CannotStart
-from tests.harness.watching import wait_for
+from tests.support.waiting import wait_for
 from trainers.launch import enclosure
 
 #: The real transfer engine with a registered buffer, and the store that an engine's processes meet at.
@@ -110,7 +110,7 @@ def test_ports_door_and_shared_memory_are_gone_after_kill_9(cells: "subprocess.P
             return True
         return False
 
-    wait_for(closed)
+    wait_for(closed, "the door is closed")
     assert set(os.listdir("/dev/shm")) <= before
 
 

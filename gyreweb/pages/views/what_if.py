@@ -23,7 +23,7 @@ from scheduler.simulator.actions.apply_what_if import apply_what_if, preview_wha
 from scheduler.simulator.actions.end_what_if import cancel_what_if, resume_what_if
 from scheduler.simulator.actions.start_what_if import start_what_if
 from scheduler.simulator.web import what_ifs
-from scheduler.simulator.whatif.question import label_of
+from scheduler.simulator.whatif.question import describe
 from scheduler.simulator.whatif.reading import present
 from scheduler.web.decisions import typeset
 
@@ -167,5 +167,5 @@ def apply(request: HttpRequest, run_id: int, what_if_id: int, number: int) -> Ht
     except Refused as error:
         messages.error(request, f"Nothing was applied: {error}")
     else:
-        messages.success(request, f"In force until {expires_at:%d %b %H:%M}: {label_of(point.changes)}.")
+        messages.success(request, f"In force until {expires_at:%d %b %H:%M}: {describe(point.changes)}.")
     return redirect(reverse("what_if", args=[run_id]) + f"?ask={what_if_id}")

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from operator import attrgetter
 
 INFINITE = float("inf")
-#: In place of the next end: it must be asked for.
-STALE_S = -1.0
 
 
 class Launch:
@@ -71,11 +69,13 @@ class Pool:
     `slowdown`, the time of an execution relative to full load, is a straight line in the load.
     """
 
-    def __init__(self, slowdown: Callable[[float], float], concurrency: int, timeout_s: float) -> None:
+    def __init__(
+        self, slowdown: Callable[[float], float], concurrency: int, timeout_s: float, now_s: float = 0.0
+    ) -> None:
         self.slowdown, self.concurrency, self.timeout_s = slowdown, concurrency, timeout_s
         self.num_cells = self.num_places = 0
         self.unloaded, self.per_execution = slowdown(0.0), 0.0  # slowdown of an empty cell; what each execution adds
-        self.now_s = 0.0
+        self.now_s = now_s
         self.progress = 0.0  # seconds at full load done so far by whoever has run from the start
         self.held_s = 0.0  # time in which no cell served
         self.stalled_s = 0.0  # time that calls still lose to moves and updates
@@ -86,6 +86,7 @@ class Pool:
         self.load = 0.0  # of the cells in rollout, in cells
         self.ends: list[Execution] = []  # all that run; the last ends next, of equals the oldest
         self.launches: deque[Launch] = deque()  # oldest first
+        self._next_end_s: float | None = None  # None: something has changed since it was asked for
 
     @property
     def num_running(self) -> int:
@@ -130,11 +131,13 @@ class Pool:
         """Sample with other weights from now on."""
         self.version_offset += (self.version - version) * self.progress
         self.version = version
+        self._next_end_s = None
 
     def stall(self, seconds: float, share: float) -> None:
         """`share` of the executions loses `seconds`: the pool stands still for their mean."""
         if self.ends:
             self.stalled_s += seconds * share
+            self._next_end_s = None
 
     def start(self, executions: list[Execution]) -> None:
         """Let these executions run from now on."""
@@ -177,9 +180,13 @@ class Pool:
 
     def next_end_s(self) -> float:
         """When the next execution finishes or times out, if nothing changes before; infinite when none will."""
-        if not self.ends or not self.num_cells:
-            return INFINITE
-        return max(self._next_end()[0], self.now_s)  # rounding must not turn the clock back
+        end_s = self._next_end_s
+        if end_s is None:
+            end_s = INFINITE
+            if self.ends and self.num_cells:
+                end_s = max(self._next_end()[0], self.now_s)  # rounding must not turn the clock back
+            self._next_end_s = end_s
+        return end_s
 
     def _next_end(self) -> tuple[float, bool]:
         """When, and whether by a timeout."""
@@ -238,3 +245,4 @@ class Pool:
 
     def _changed(self) -> None:
         self.rate, self.load = self.rate_of(len(self.ends))
+        self._next_end_s = None

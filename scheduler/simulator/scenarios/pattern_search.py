@@ -102,8 +102,8 @@ class ByPattern(ElasticPlus):
 def run(scenario: Scenario, pattern: Pattern, seed: int) -> Result:
     """Raises Stuck where a pattern leaves nothing to do within the staleness bound."""
     world = World(scenario.settings, scenario.workload, ElasticPlus.kind, seed)
-    foreseen = Foreseen(world.durations, pattern.block)
-    world.durations = foreseen
+    foreseen = Foreseen(world.rollout.durations, pattern.block)
+    world.rollout.durations = foreseen
     world.policy = ByPattern(pattern, foreseen)
     world.run()
     return world.result(seed)

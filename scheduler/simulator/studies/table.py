@@ -63,8 +63,8 @@ def print_summary(console: Console, summary: Summary, *, gpus_per_cell: int = 0)
     """The table of one point."""
     point = summary.point
     if point.changes:
-        told = ", ".join(f"{name} = {value:g}" for name, value in point.changes.items())
-        console.print(Text(f"\n{told}", style="bold"))
+        changes = ", ".join(f"{name} = {value:g}" for name, value in point.changes.items())
+        console.print(Text(f"\n{changes}", style="bold"))
     if any(policy.results for policy in summary.policies):
         console.print(_table(summary, gpus_per_cell, wide=console.width >= WIDTH_OF_TABLE))
     for policy in summary.policies:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from scheduler.core import bursts
 from scheduler.core.snapshot import Snapshot
 from scheduler.simulator.core import Result, Stuck, World
-from scheduler.simulator.core.resume import EVALUATING, FINISHED, RUNNING, GroupThen, Moment, Resumed, Underway
+from scheduler.simulator.core.resume import EVALUATING, FINISHED, RUNNING, GroupThen, Moment, Underway, resume
 from scheduler.simulator.core.workload import HOUR_S, Draw
 from scheduler.simulator.scenarios import Scenario
 from scheduler.simulator.whatif.inputs import Inputs, LiveGroup, One
@@ -94,8 +94,8 @@ def _past(limit_s: float) -> Callable[[World], bool]:
 
 def _until(enough: Callable[[World], bool]) -> Callable[[World], bool]:
     def until(world: World) -> bool:
-        if world.num_events > MAX_EVENTS:
-            raise Stuck(f"no end after {MAX_EVENTS:,} events, at {world.now_s / HOUR_S:.1f} h")
+        if world.agenda.num_events > MAX_EVENTS:
+            raise Stuck(f"no end after {MAX_EVENTS:,} events")
         return enough(world)
 
     return until
@@ -117,7 +117,7 @@ def _world(inputs: Inputs, question: Question, changes: Mapping[str, Any], seed:
         return World(settings, workload, policy, seed, recorded=recorded)
     moment = _moment(inputs, inputs.snapshot, lifetimes, random)
     overrides = tuple(o for o in inputs.snapshot.overrides if o.cell_index is None or o.cell_index < settings.cells)
-    return Resumed(moment, settings, workload, policy, seed, recorded=recorded, overrides=overrides)
+    return resume(moment, settings, workload, policy, seed, recorded=recorded, overrides=overrides)
 
 
 def drawn_near(pool: Sequence[T], count: int, burst: int, random: Random) -> list[T]:

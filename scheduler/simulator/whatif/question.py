@@ -157,7 +157,7 @@ def _check(question: Question, settings: Settings) -> None:
                 scenario_of(scenario, changes, question.present)
             except BadScenario as error:
                 named = [name for name in changes if name in str(error)]
-                problems.setdefault(named[0] if named else next(iter(changes)), f"{label_of(changes)}: {error}")
+                problems.setdefault(named[0] if named else next(iter(changes)), f"{describe(changes)}: {error}")
     if problems:
         raise BadQuestion(problems)
 
@@ -190,7 +190,7 @@ def scenario_of(scenario: Scenario, changes: Mapping[str, Any], present: Mapping
     return changed
 
 
-def label_of(changes: Mapping[str, Any]) -> str:
+def describe(changes: Mapping[str, Any]) -> str:
     """ "K = 6, rho_min = 0.3"; of no changes "the present settings"."""
     if not changes:
         return "the present settings"

@@ -9,14 +9,15 @@ from typing import Any
 
 from django.db import connection
 
-from agents.actions.errors import NotFound, Refused
+from agents.actions.errors import NotFound
 from agents.models import Run
 from scheduler.core import snapshot as facts
-from scheduler.core.overrides import DRAIN, SETTING, Orders
+from scheduler.core.overrides import SETTING, Orders
 from scheduler.core.settings import Settings
 from scheduler.core.supply import NUM_GROUPS, NUM_INTERVALS
 from scheduler.observe import Observation, observe
-from scheduler.simulator.core.resume import EVALUATING, FINISHED, RUNNING, WAITING, Counted
+from scheduler.simulator.core.resume import EVALUATING, FINISHED, RUNNING, WAITING
+from scheduler.simulator.core.tally import Counted
 from scheduler.simulator.scenarios import Scenario
 from scheduler.simulator.studies.fit import fit, missing
 from scheduler.simulator.studies.recorded import Recording, counts, read
@@ -205,15 +206,7 @@ def _one(row: Mapping[str, Any], verification_s: float, load: LoadEffect) -> One
 def _on_the_runs_clock(
     seen: facts.Snapshot, zero_s: float, groups: tuple[LiveGroup, ...], numbers: Mapping[int, int]
 ) -> facts.Snapshot:
-    """Seconds since the run's start; groups by number; bursts and counters as the groups say, which were read last.
-
-    Raises Refused where cells are drained: simulated ones cannot be.
-    """
-    drained = {order.cell_index for order in seen.overrides if order.kind == DRAIN}
-    drained |= {cell.index for cell in seen.cells if cell.desired_role == facts.STOPPED}
-    if drained:
-        names = ", ".join(f"cell {index}" for index in sorted(index for index in drained if index is not None))
-        raise Refused(f"{names} is drained, which cannot be simulated: let it start again, then ask again")
+    """Seconds since the run's start; groups by number; bursts and counters as the groups say, which were read last."""
 
     def since(at_s: float | None) -> float | None:
         return None if at_s is None else max(0.0, at_s - zero_s)
