@@ -38,13 +38,13 @@ def test_a_body_of_64_mib_is_served_and_one_byte_more_gets_413_in_its_dialects_s
     body = json.dumps(_body(max_tokens=9)).encode()
     whole = body + b" " * (MAX_BODY_BYTES - len(body))
     assert httpx.post(f"{base}/v1/chat/completions", content=whole, timeout=120).status_code == 200
-    for route, told in (
+    for route, is_too_large in (
         ("chat/completions", lambda answer: answer["error"]["code"] == "request_too_large"),
         ("messages", lambda answer: answer["error"]["type"] == "request_too_large"),
     ):
         refused = httpx.post(f"{base}/v1/{route}", content=whole + b" ", timeout=120)
         assert refused.status_code == 413
-        assert told(refused.json()), refused.text
+        assert is_too_large(refused.json()), refused.text
         assert "64 MiB" in refused.json()["error"]["message"]
     assert len(stage.calls(execution)) == 1
 

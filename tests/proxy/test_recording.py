@@ -285,13 +285,14 @@ def test_nul_characters_in_texts_are_recorded_as_replacement_characters(stage: B
 
 def test_health_tells_how_much_is_going_on(stage: Backstage) -> None:
     health = wait_for(lambda: (r := httpx.get(f"{stage.url}/health")).status_code == 200 and r, "the proxy is healthy")
-    told = health.json()
-    assert (told["status"], told["sessions"], told["calls"], told["waiting"], told["spooled"]) == ("ok", 0, 0, 0, 0)
+    state = health.json()
+    names = ("status", "sessions", "calls", "waiting", "spooled")
+    assert [state[name] for name in names] == ["ok", 0, 0, 0, 0]
     run = stage.run()
     stage.engine(run, "done")
     execution, base = stage.execution(run)
     _post(base)
-    told = httpx.get(f"{stage.url}/health").json()
+    state = httpx.get(f"{stage.url}/health").json()
     [call] = stage.calls(execution)
-    assert (told["sessions"], told["tokens"]) == (1, call.input_tokens + call.output_tokens)
-    assert told["bytes"] > 4 * told["tokens"]
+    assert (state["sessions"], state["tokens"]) == (1, call.input_tokens + call.output_tokens)
+    assert state["bytes"] > 4 * state["tokens"]

@@ -44,8 +44,8 @@ def wait_until_mid_run(home: Path, database: str) -> None:
         assert state in ("queued", "starting", "running"), state
         return tuple(seen)
 
-    told = lambda: f"version 2 and 2 executions in flight; {(home / 'up.log').read_text()[-3000:]}"  # noqa: E731
-    wait_for(look, told, LIMIT_S, until=lambda seen: min(seen) >= 2)
+    what = lambda: f"version 2 and 2 executions in flight; {(home / 'up.log').read_text()[-3000:]}"  # noqa: E731
+    wait_for(look, what, LIMIT_S, until=lambda seen: min(seen) >= 2)
 
 
 def test_a_run_killed_in_the_middle_goes_on_and_loses_no_recorded_call(home: Path) -> None:

@@ -227,8 +227,8 @@ def test_headers_without_end_are_refused_by_their_size_in_the_dialect_of_their_p
     with ExitStack() as stack:
         head = b"POST /x/key/v1/messages?beta=true HTTP/1.1\r\nHost: x\r\n"
         head += b"".join(b"x-%d: %s\r\n" % (i, b"a" * 900) for i in range(100))
-        told, _, body = _all(_connect(stack, guard, head)).partition(b"\r\n\r\n")
-    assert told.startswith(b"HTTP/1.1 431")
+        answer, _, body = _all(_connect(stack, guard, head)).partition(b"\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 431")
     assert json.loads(body)["error"]["type"] == "request_too_large"
 
 

@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 PATIENCE_S = 60.0
 POLL_S = 0.05
-#: Of what was seen last, so much is told.
-TOLD_CHARACTERS = 500
+#: So much of what was seen last is shown.
+SHOWN_CHARACTERS = 500
 
 
 def wait_for(
@@ -27,8 +27,8 @@ def wait_for(
     deadline = time.monotonic() + patience_s
     while not until(seen := look()):
         if time.monotonic() > deadline:
-            told = what() if callable(what) else what
-            raise AssertionError(f"waited {patience_s:g} s in vain: {told}; last seen: {seen!r:.{TOLD_CHARACTERS}}")
+            awaited = what() if callable(what) else what
+            raise AssertionError(f"waited {patience_s:g} s in vain: {awaited}; last seen: {seen!r:.{SHOWN_CHARACTERS}}")
         time.sleep(poll_s)
     return seen
 
