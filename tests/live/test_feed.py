@@ -74,7 +74,7 @@ def _happen(run: Run, kind: EventKind) -> None:
     elif kind == EventKind.OVERRIDE_RELEASED:
         Override.objects.filter(run=run).update(released_at=timezone.now())
     elif kind in fragments.ALARM_EVENTS:
-        payload = {"code": "void_groups", "message": "8 groups in a row were void"}
+        payload = {"code": "void_groups", "message": "too many void groups"}
     run.save()
     events.record(run.pk, kind, payload)
 

@@ -221,3 +221,9 @@ _MOST = {
 }
 
 POLICIES = tuple(REGISTRY)
+
+
+def check_policy(name: str) -> None:
+    """Raises BadScenario for the name of no policy."""
+    if name not in POLICIES:
+        raise BadScenario(f"policy {name!r} is unknown; known: {', '.join(POLICIES)}")
