@@ -38,7 +38,7 @@ def _happen(run: Run, kind: EventKind) -> None:
     cell = Cell.objects.get(run=run, index=1)
     if kind in fragments.STATE_EVENTS:
         run.state = {"run_paused": "paused", "run_finished": "finished"}.get(kind, "starting")
-        run.state_reason = "the disk is full"
+        run.state_reason = "somebody said why"
     elif kind == EventKind.GROUP_DISPATCHED:
         run.dispatched += 3
     elif kind == EventKind.EXECUTION_FINISHED:
