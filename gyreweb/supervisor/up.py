@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,7 +95,7 @@ def _host() -> str:
     host = env.text("GYRE_HOST", tcp.LOOPBACK)
     if reach.is_loopback(host) or env.flag(reach.PLAIN_HTTP_VARIABLE):
         os.environ.setdefault("GYRE_HTTPS", "0")
-    https, behind_proxy = env.flag("GYRE_HTTPS", default=True), env.flag("GYRE_BEHIND_PROXY")
+    https, behind_proxy = env.https(), env.behind_proxy()
     problem = reach.problem_with_host(host) or reach.problem_with_plain_http(host, https, behind_proxy)
     if problem:
         raise CannotStart(problem)
@@ -114,10 +115,10 @@ def _children(
 def _choose_ports(once: bool) -> Ports:
     """The configured ports, or free ones for ONCE. Raises CannotStart naming the variable of a taken port."""
     chosen = Ports(
-        web=_choose_port("GYRE_WEB_PORT", 8700, "the dashboard", once),
+        web=_choose_port("GYRE_WEB_PORT", env.web_port, "the dashboard", once),
         proxies=tuple(
-            _choose_port("GYRE_PROXY_PORT", 8701, "the recording proxy", once, number)
-            for number in range(env.integer("GYRE_PROXIES", 1, lowest=1, highest=variables.MAX_PROXIES))
+            _choose_port("GYRE_PROXY_PORT", env.proxy_port, "the recording proxy", once, number)
+            for number in range(env.num_proxies())
         ),
     )
     _check_distinct(chosen)
@@ -135,11 +136,11 @@ def _check_distinct(chosen: Ports) -> None:
         names[port] = name
 
 
-def _choose_port(variable: str, default: int, what: str, once: bool, number: int = 0) -> int:
+def _choose_port(variable: str, first: Callable[[], int], what: str, once: bool, number: int = 0) -> int:
     """Port `number` of those that begin at the variable's."""
     if once and not env.text(variable):
         return tcp.free_port()
-    port = env.port(variable, default) + number
+    port = first() + number
     if port > env.MAX_PORT:
         raise CannotStart(f"{variable}={port - number} leaves no port for {what} {number}: choose a lower one.")
     if not tcp.is_free(port):

@@ -13,6 +13,7 @@ from django.db import connection, connections
 from django.db.models.functions import Now
 
 from agents.actions.cancel_execution import cancel_execution
+from agents.executions import disk
 from agents.executions.leftovers import clear_directories, clear_leftovers
 from agents.executions.worker import Worker
 from agents.harness.worksite import Worksite
@@ -246,7 +247,7 @@ def test_a_full_disk_pauses_the_run_until_there_is_room(
         assert not run_next(worker)
         run = Run.objects.get()
         assert run.state == Run.State.PAUSED
-        assert "the disk is full" in run.state_reason
+        assert run.events.get(kind="run_paused").payload["code"] == disk.CODE
         assert not run_next(worker)
     assert worker.disk.check() == ""
     run.refresh_from_db()
