@@ -92,8 +92,8 @@ def branch(
     why, gone = _reason(match, messages, role, state)
     left = departure(match, conversation, input_ids, prefix_tokens, start)
     if left is None and why in ("", EDITED, "dropped-answer"):
-        kept = [call for call in gone if _is_kept_otherwise(call, match, messages)]
-        left = _left(min(kept, key=lambda call: call.number), input_ids) if kept else None
+        kept = [call for call in gone if _is_kept_unrecognised(call, match, messages)]
+        left = _departure_from(min(kept, key=lambda call: call.number), input_ids) if kept else None
         return (why, None) if left is None else (UNEXPLAINED, left)
     if left is None:
         return why, None
@@ -105,63 +105,64 @@ def branch(
 def _reason(
     match: Match, messages: list[Message], role: str, state: ConversationState
 ) -> tuple[str, frozenset[PriorCall]]:
-    """A reason, and the turns whose absence is the reason (none where it is another one)."""
-    last, parent, none = state.last, match.parent, frozenset[PriorCall]()
+    """A reason, and the turns whose absence is the reason (no turns where the reason is another)."""
+    last, parent, no_turns = state.last, match.parent, frozenset[PriorCall]()
     if state.is_new:
-        return "fork" if match.recognised else "", none
+        return "fork" if match.recognised else "", no_turns
     if parent is not None and match.after == "reply" and parent in (last, state.summary):
-        return "", none
+        return "", no_turns
     if parent is not None and match.after == "prompt" and match.start == len(messages):
-        return "", none
+        return "", no_turns
     if role.endswith("-summary"):
-        return "compaction", none
+        return "compaction", no_turns
     if any(turn.continuations and turn.at >= match.start for turn in match.turns):
-        return "kept-round", none
+        return "kept-round", no_turns
     if last is None:
-        return "compaction" if state.summary is not None else "", none
+        return "compaction" if state.summary is not None else "", no_turns
     held = {call for _, call in match.recognised if not call.role.endswith("-summary")}
     before = [call for call in [last, *last.turns()] if not call.role.endswith("-summary")]
     gone = frozenset(call for call in before if call not in held)
     if state.summary is not None and _carries(messages, state.summary):
-        return "kept-round" if held else "compaction", none
+        return "kept-round" if held else "compaction", no_turns
     if not gone and state.followed is not None and _carries(messages, state.followed):
-        return "compaction", none
+        return "compaction", no_turns
     if not gone and _is_cleared(messages[match.start :]):
-        return "compaction", none
+        return "compaction", no_turns
     if not gone:
-        return "resume" if _is_resumed(match, messages, last) else "", none
+        return "resume" if _is_resumed(match, messages, last) else "", no_turns
     if state.summary is not None:
         return "kept-round" if held else "compaction", gone
     if gone == {last} or all(_is_invisible(call.reply) for call in gone):
-        return _of_dropped(match, messages), gone
+        return _dropped_or_edited(match, messages), gone
     return "kept-round" if before[-1] in gone and last in held and _is_cut_off(match) else "", gone
 
 
 def departure(match: Match, conversation: str, input_ids: Int32s, prefix_tokens: int, start: int) -> Departure | None:
     """The first kept turn of the conversation whose recorded tokens the input leaves; None when it keeps them all.
 
-    Those that the call before it had left already are none of its own.
+    A turn before `match.start` counts only if the parent itself still had all of its tokens: what the parent had left
+    already is no departure of this request.
     """
     before = match.parent
-    whole = _held(before, before.path_tokens) if before is not None else set()
+    whole_in_parent = _whole_calls(before, before.path_tokens) if before is not None else set()
     turns = [
         call
         for at, call in match.recognised
-        if at >= start and call.conversation == conversation and (at >= match.start or call in whole)
+        if at >= start and call.conversation == conversation and (at >= match.start or call in whole_in_parent)
     ]
     turns = [call for call in turns if not call.role.endswith("-summary")]
     if not turns:
         return None
-    held = _held(match.parent, prefix_tokens)
+    held = _whole_calls(match.parent, prefix_tokens)
     for call in turns:
         if call in held:
             continue
-        if (left := _left(call, input_ids)) is not None:
+        if (left := _departure_from(call, input_ids)) is not None:
             return left
     return None
 
 
-def _left(call: PriorCall, input_ids: Int32s) -> Departure | None:
+def _departure_from(call: PriorCall, input_ids: Int32s) -> Departure | None:
     """Where the input leaves a call's path; None when it begins with all of it."""
     path = call.path(call.path_tokens)
     same = common_prefix(path, input_ids)
@@ -171,7 +172,7 @@ def _left(call: PriorCall, input_ids: Int32s) -> Departure | None:
     return Departure(call, same, tuple(path[shown].tolist()), tuple(input_ids[shown].tolist()))
 
 
-def _is_kept_otherwise(call: PriorCall, match: Match, messages: list[Message]) -> bool:
+def _is_kept_unrecognised(call: PriorCall, match: Match, messages: list[Message]) -> bool:
     """Whether an answer that seems to be gone stands in the request all the same, inside a turn that was not
     recognised: its harness kept it, so its tokens should have stayed."""
     known = {turn.at for turn in match.turns}
@@ -185,8 +186,8 @@ def _holds(text: str, reply: str) -> bool:
     return bool(said) and said in held and (len(said) >= _TELLING_CHARS or 2 * len(said) >= len(held))
 
 
-def _held(parent: PriorCall | None, prefix_tokens: int) -> set[PriorCall]:
-    """Calls whose whole path an input begins with that takes the first `prefix_tokens` of `parent`'s."""
+def _whole_calls(parent: PriorCall | None, prefix_tokens: int) -> set[PriorCall]:
+    """Calls whose whole path stands within the first `prefix_tokens` of the path of `parent`."""
     found: set[PriorCall] = set()
     limit = prefix_tokens
     for call in parent.ancestors() if parent is not None else ():
@@ -196,8 +197,8 @@ def _held(parent: PriorCall | None, prefix_tokens: int) -> set[PriorCall]:
     return found
 
 
-def _of_dropped(match: Match, messages: list[Message]) -> str:
-    """The last answer was dropped, or cut short; a turn in its place that says something else is an edit."""
+def _dropped_or_edited(match: Match, messages: list[Message]) -> str:
+    """The last answers are gone: dropped or cut short, or edited where another turn stands in their place."""
     if any(turn.is_cut and turn.at >= match.start for turn in match.turns):
         return "dropped-answer"
     is_replaced = match.after == "prompt" and match.parent is not None and messages[match.start]["role"] == "assistant"
@@ -205,7 +206,7 @@ def _of_dropped(match: Match, messages: list[Message]) -> str:
 
 
 def _is_cut_off(match: Match) -> bool:
-    """What stood before the first kept turn has become shorter: the history lost its beginning."""
+    """Fewer messages stand before the first kept turn than at its sampling: the history lost its beginning."""
     at, call = match.recognised[0]
     return at < call.num_messages
 

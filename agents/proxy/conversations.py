@@ -40,7 +40,7 @@ class Conversation:
     tools: frozenset[str]
     tasks: tuple[str, ...] = ()
     key: str = ""
-    #: Hash of what was said before its first tool call; empty where that is but one message.
+    #: Hash of what was said before its first tool call; empty where that is a single message, which proves nothing.
     spoken: bytes = b""
     #: So far its requests had no tools, or a prescribed format or tool: they may be auxiliary calls after all.
     is_provisional: bool = False
@@ -48,10 +48,11 @@ class Conversation:
     calls: dict[int, str] = field(default_factory=dict)
     #: Tools and system prompts that its requests began with.
     openings: set[bytes] = field(default_factory=set)
-    #: The newest recorded calls: of the conversation itself, and one that compacted it and that none has followed yet.
+    #: The newest recorded call that does not compact it.
     last: PriorCall | None = None
+    #: The call that compacted it, as long as no other has followed.
     summary: PriorCall | None = None
-    #: The call that compacted it, as long as only one other has followed.
+    #: The call that compacted it, once exactly one other has followed.
     followed: PriorCall | None = None
 
     @property
@@ -73,7 +74,10 @@ class Conversation:
         )
 
     def unmarked_summary(self, asked: Asked) -> PriorCall | None:
-        """Its last call, if a request carries that call's final answer in place of all that was before it."""
+        """Its own last call, if a request carries that call's final answer in place of all that was before it.
+
+        So the call compacted the conversation, and nothing marked it as one that does.
+        """
         last = self.last
         if last is None or self.summary is not None or last.reply.get("tool_calls"):
             return None
@@ -92,7 +96,8 @@ class Conversation:
 class Place:
     """Where a request belongs. `conversation` is None for one that begins with it, and for auxiliary calls.
 
-    `is_certain`: its family is known, not guessed; `is_guessed`: that it compacts is only a guess.
+    `is_certain`: its family is known, not guessed. `is_guessed` is about something else: it seems to compact, and no
+    profile says so.
     """
 
     role: str
@@ -100,7 +105,8 @@ class Place:
     key: str = ""
     is_certain: bool = False
     is_guessed: bool = False
-    #: What names the conversation of a call that may come again without a word; "" when nothing does (§2.4).
+    #: What names the conversation of a call that may come again without a word; "" when nothing does
+    #: (docs/algorithms.md §2.4).
     retry_key: str = ""
     is_provisional: bool = False
     spoken: bytes = b""
@@ -161,6 +167,7 @@ class Conversations:
         if home is None and (verdict.is_summary or is_guessed):
             home = self._compacted(asked)
         is_certain, main = kind is not None, self._main()
+        # Surely a new conversation, and not the next request of the main one.
         is_fresh = bool(verdict.key) and (main is None or bool(main.key))
         if kind is None and home is not None:
             kind = home.family
@@ -169,6 +176,7 @@ class Conversations:
             if kind == AUXILIARY:
                 return Place(AUXILIARY, None, retry_key=retry_key)
         if home is None and kind == MAIN:
+            # It is surely main, and the conversation guessed to be main is another one, whose calls will be revised.
             is_other = main is not None and not main.is_certain and asked.opening not in main.openings
             is_displaced = is_certain and is_other and main is not None and bool(self._doubtful(main))
             home = None if is_fresh or is_displaced else main
@@ -281,9 +289,9 @@ class Conversations:
             return found
         if home.is_provisional and asked.tools and not asked.match.turns and parent is None:
             found |= dict.fromkeys(self._doubtful(home), AUXILIARY)
-        unseen = home.unmarked_summary(asked)
-        if unseen is not None:
-            found[unseen.number] = family(unseen.role) + SUMMARY_SUFFIX
+        unmarked = home.unmarked_summary(asked)
+        if unmarked is not None:
+            found[unmarked.number] = family(unmarked.role) + SUMMARY_SUFFIX
         return found
 
     def _doubtful(self, conversation: Conversation) -> list[int]:
@@ -292,7 +300,7 @@ class Conversations:
         return [n for n, role in calls if n in self._guessed or not role.endswith(SUMMARY_SUFFIX)]
 
     def _unseen_summary(self, asked: Asked, home: Conversation) -> PriorCall | None:
-        """A call that was taken for auxiliary, if this request carries its answer in place of the turns before."""
+        """A call outside `home`, taken for auxiliary, whose answer this request has in place of the turns before."""
         if home.last is None or home.summary is not None or any(c is home.last for _, c in asked.match.recognised):
             return None
         loose = [call for call in list(self._unattributed) if call.number > home.last.number]

@@ -45,7 +45,7 @@ class PriorCall:
     is_after_reply: bool = False
     #: Assistant turns that it added to the parent's messages and that the policy had sampled.
     kept: tuple[PriorCall, ...] = ()
-    #: The last assistant message of its prompt, where that is none that the policy sampled as it stands.
+    #: The last assistant message of its prompt, unless the policy sampled it exactly so.
     echo: Message | None = None
     #: The beginning of the reply that its client gave, and the hashes of what stands before it.
     begun: Message | None = None
@@ -107,7 +107,7 @@ class Turn:
     is_cut: bool = False
     #: Answers that went on with a broken one, which the harness appended to it.
     continuations: tuple[PriorCall, ...] = ()
-    #: It holds what the client began the reply with, too.
+    #: The message also holds the beginning that the client gave the reply.
     is_glued: bool = False
 
     @property
@@ -134,7 +134,7 @@ class Match:
     start: int
     #: Hash of the request's whole chain: the prompt key of the call that answers it.
     prompt_key: bytes
-    #: Assistant turns of the request that were recognised, whole ones and others.
+    #: Assistant turns of the request that were recognised, whole or not; `recognised` has the whole ones.
     turns: tuple[Turn, ...]
     #: The chain after the context and after each message, and one without context and system messages.
     keys: tuple[bytes, ...] = ()
@@ -232,8 +232,9 @@ class CallIndex:
         found: tuple[PriorCall | None, After, int] = (None, "prompt", 0)
         for i in range(len(messages), 0, -1):
             if (call := self._after_reply.get(keys[i])) is not None:
-                linked = next((t.call for t in turns if t.at == i - 1 and t.call.full_key == keys[i]), call)
-                found = (linked, "reply", i)
+                # Of several calls with this chain, the one whose turn was recognised there.
+                recognised = next((t.call for t in turns if t.at == i - 1 and t.call.full_key == keys[i]), call)
+                found = (recognised, "reply", i)
                 break
             if calls := self._at_prompt.get(keys[i]):
                 found = (self._best_at(calls, turns, i), "prompt", i)
