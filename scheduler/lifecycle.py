@@ -131,7 +131,7 @@ class Lifecycle:
             waited_s = (now - cell.role_since).total_seconds() if cell.role_since else for_s
             if min(waited_s, for_s) > START_S:
                 why = f": {cell.error}" if cell.error else ""
-                return f"{cell} did not come up within {START_S:g} s{why}; see logs/cell-{cell.index}.log"
+                return f"{cell} did not come up within {START_S:g} s{why}; see logs/cell-{self.run_id}-{cell.index}.log"
         return ""
 
     def _pause(self, run: Run, reason: str) -> None:

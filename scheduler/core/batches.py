@@ -61,7 +61,7 @@ def fill_batch(plan: Plan) -> None:
     number = batch.number if batch is not None else plan.snapshot.version + 1
     version = batch.version if batch is not None else plan.snapshot.version
     num_groups = batch.num_groups if batch is not None else 0
-    burst = _yields(plan)
+    burst = _source(plan)
     size = burst.groups_per_batch if burst is not None else plan.settings.groups_per_batch
     for group in _admissible(plan, burst, version, size - num_groups):
         num_groups += 1
@@ -75,8 +75,8 @@ def fill_batch(plan: Plan) -> None:
     _seal(plan, number, num_groups, size, burst)
 
 
-def _yields(plan: Plan) -> Burst | None:
-    """Where the batch takes its groups."""
+def _source(plan: Plan) -> Burst | None:
+    """Where the batch takes its groups; None when its burst is used up."""
     if plan.mixes_bursts:
         return plan.source
     return next((b for b in plan.snapshot.bursts if b.number == plan.batch_burst), None)
@@ -89,14 +89,14 @@ def _admissible(plan: Plan, burst: Burst | None, version: int, num_free: int) ->
 
 
 def _seal(plan: Plan, number: int, num_groups: int, size: int, burst: Burst | None) -> None:
-    more = 0 if burst is None else burst.num_unfinished
+    num_to_come = 0 if burst is None else burst.num_unfinished
     if plan.mixes_bursts:
-        more += plan.num_dispatched
-    if num_groups < size and more:
+        num_to_come += plan.num_dispatched
+    if num_groups < size and num_to_come:
         plan.refuse(
             Kind.SEAL_BATCH,
             "groups_to_come",
-            f"batch {number} stays open: {num_groups} of {size} groups, {more} more unfinished",
+            f"batch {number} stays open: {num_groups} of {size} groups, {num_to_come} more unfinished",
         )
     elif evaluations.unconfirmed(plan):
         plan.refuse(

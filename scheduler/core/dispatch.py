@@ -10,7 +10,7 @@ VOID_GROUPS = "void_groups"
 
 
 def dispatch(plan: Plan, policy: Policy) -> None:
-    """At most one burst per evaluation."""
+    """At most one burst per call of `decide`."""
     snapshot, settings = plan.snapshot, plan.settings
     proposal = policy.next_burst(plan)
     if not proposal.num_groups:

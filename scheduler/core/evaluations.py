@@ -21,9 +21,11 @@ def due(plan: Plan) -> bool:
 
 
 def pending(plan: Plan) -> bool:
-    """Due, and not started by this evaluation of `decide` either, or left without a cell: no batch may open.
+    """An evaluation of this version is still to start (this call of `decide` has not started it either), or has lost
+    its cell: no batch may open.
 
-    A batch that opened then could not be sealed, and where all cells train none would be spared for the evaluation.
+    If one opened now it could not be sealed before the evaluation has a cell; and where all cells then train for it,
+    none could be spared.
     """
     return (due(plan) and not plan.evaluation_starts) or _lacks_cell(plan)
 
@@ -38,7 +40,7 @@ def _lacks_cell(plan: Plan) -> bool:
 
 
 def unconfirmed(plan: Plan) -> bool:
-    """An evaluation of the current version whose cell does not serve that version yet: no batch may be sealed."""
+    """The current version is to be evaluated, and no cell is confirmed to serve it for that: no batch may be sealed."""
     evaluation, version = plan.snapshot.evaluation, plan.snapshot.version
     if plan.evaluation_starts or due(plan):
         return True

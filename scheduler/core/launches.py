@@ -13,7 +13,7 @@ def num_to_launch(num_waiting: int, num_occupied: int, num_serving: int, concurr
 
 
 def launch(plan: Plan) -> None:
-    """Only executions that were dispatched before this evaluation: their rows exist."""
+    """Only executions that were dispatched before this call of `decide`: their rows exist."""
     snapshot, concurrency = plan.snapshot, plan.settings.concurrency_per_cell
     waiting, occupied = snapshot.counters.waiting, snapshot.counters.occupied
     if waiting <= 0:

@@ -9,7 +9,7 @@ from scheduler.core.snapshot import LOST, ROLLOUT, STOPPED, TRAINING, Cell
 
 
 def stay(plan: Plan, cell: Cell, code: str, why: str, **params: float) -> None:
-    """Refuse the way out to a cell that is confirmed in training or rollout."""
+    """Write down that a cell confirmed in training or rollout was considered for the other role and keeps its own."""
     kind = Kind.RETURN_TO_ROLLOUT if cell.role == TRAINING else Kind.LEAVE_ROLLOUT
     plan.refuse(kind, code, f"{called(cell)} stays in {cell.role}: {why}", cell, **params)
 
@@ -24,18 +24,11 @@ def leave(plan: Plan, cell: Cell, code: str, why: str, *, rule: bool = True, uns
         return False
     num_staying = len(plan.serving()) - 1
     room = f"{num_staying} x {plan.settings.concurrency_per_cell}"
-    owed = f"{room} >= W {plan.waterlevel}" if rule and not unsafe else f"W {plan.waterlevel}, {room} stay"
+    numbers = f"{room} >= W {plan.waterlevel}" if rule and not unsafe else f"W {plan.waterlevel}, {room} stay"
     plan.switch(cell, TRAINING)
-    plan.accept(Kind.LEAVE_ROLLOUT, code, f"{called(cell)} leaves rollout: {why}; {owed}", cell, LeaveRollout(unsafe))
+    reason = f"{called(cell)} leaves rollout: {why}; {numbers}"
+    plan.accept(Kind.LEAVE_ROLLOUT, code, reason, cell, LeaveRollout(unsafe))
     return True
-
-
-def one_may_leave(plan: Plan) -> bool:
-    """The rule lets one more cell go."""
-    serving, settings = len(plan.serving()), plan.settings
-    return capacity_left(serving, settings.concurrency_per_cell, plan.waterlevel) and leaves_enough(
-        serving, settings, plan.waterlevel
-    )
 
 
 def stays_because(plan: Plan) -> tuple[str, str] | None:

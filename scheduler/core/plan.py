@@ -1,4 +1,4 @@
-"""One evaluation of `decide` while it is being made: the snapshot, and what was decided so far on top of it."""
+"""One call of `decide` while it is being made: the snapshot, and what was decided so far on top of it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Plan:
     now_s: float
     settings: Settings
     orders: Orders
-    waterlevel: int  # W, with what this evaluation has dispatched
+    waterlevel: int  # W, with what this call of `decide` has dispatched
     decisions: list[Decision] = field(default_factory=list)
-    num_dispatched: int = 0  # groups dispatched by this evaluation
-    num_admitted: int = 0  # groups admitted to the batch in progress by this evaluation
+    num_dispatched: int = 0  # groups dispatched by this call of `decide`
+    num_admitted: int = 0  # groups admitted to the batch in progress by this call of `decide`
     source: Burst | None = None  # where the next batch takes its groups: one burst, or all of them as if one
     mixes_bursts: bool = False
     batch_burst: int | None = None  # burst of the batch in progress, also of one just opened
-    evaluation_starts: bool = False
-    evaluation_waits: bool = False  # for a cell that comes in a moment: no burst may take its place
+    evaluation_starts: bool = False  # a held-out evaluation, by this call of `decide`
+    evaluation_waits: bool = False  # one is due and its cell comes in a moment: no burst may take that cell's place
     _desired: dict[int, str] = field(default_factory=dict)
     _reserved: dict[int, int] = field(default_factory=dict)
 

@@ -13,7 +13,7 @@ from scheduler.core.settings import Settings
 from scheduler.core.snapshot import Burst, Cell
 from scheduler.core.supply import UNMEASURED_SWITCH_S, Supply, num_micro_steps_to_do, supply, work_to_do_s
 
-#: A limit that must be exceeded is looked at again this long after it is reached.
+#: Idle time must exceed its limit, not just reach it: `decide` is asked again this long after the limit.
 AGAIN_LATER_S = 0.1
 
 
@@ -94,7 +94,7 @@ def _core_leaves(plan: Plan, core: Cell, policy: Elastic) -> None:
 
 
 def _core_resumes(plan: Plan, core: Cell) -> None:
-    """A core that had parked its gradient sum goes back when its batch has something to do."""
+    """A core that had parked its gradient sum leaves rollout again when its batch has something to do."""
     batch, burst = plan.snapshot.batch, plan.source
     assert batch is not None
     num_ready = 0 if burst is None else len(burst.ready)

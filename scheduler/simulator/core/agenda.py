@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from scheduler.simulator.core.pool import INFINITE
 
 Event = tuple[float, int, Callable[..., None], tuple[object, ...]]
-#: The least time until `decide` is asked again: a wait may be over but for the last digit.
+#: The least time until `decide` is asked again: rounding may leave a wait that is over short by the last digit.
 TICK_S = 1e-6
 
 
@@ -37,7 +37,7 @@ class Agenda:
         self.must_decide = True
 
     def ask_again(self, at_s: float) -> None:
-        """Ask at this time, if no earlier one is planned; infinite: not because of the clock."""
+        """Ask at this time, unless an earlier one is planned; infinite: time alone changes nothing."""
         at_s = max(at_s, self.now_s + TICK_S)
         if at_s < INFINITE and not (self.now_s < self._asks_again_s <= at_s + TICK_S):
             self._asks_again_s = at_s
@@ -45,5 +45,5 @@ class Agenda:
 
     @property
     def awaits_moment(self) -> bool:
-        """A refusal said when to ask again; it may be over a little before that."""
+        """A refusal said when to ask again, and that is still to come; what it waits for may come a little sooner."""
         return self.now_s <= self._asks_again_s < INFINITE

@@ -16,7 +16,7 @@ INFINITE = float("inf")
 
 
 class Launch:
-    """What executions that start at the same moment have in common. `due_s`: on the clock of time that was not held."""
+    """What executions that start at the same moment have in common. `due_s`: when they time out, by `Pool.served_s`."""
 
     __slots__ = ("at_s", "due_s", "progress", "running", "version", "version_sum")
 
@@ -56,7 +56,7 @@ class Execution:
         return self.launch.progress
 
 
-_end = attrgetter("ends_at")  # for many at once; the same order as the other
+_end = attrgetter("ends_at")  # sorts many at once, reversed; the same order as `_latest_first`
 
 
 def _latest_first(execution: Execution) -> float:
@@ -76,8 +76,8 @@ class Pool:
         self.num_cells = self.num_places = 0
         self.unloaded, self.per_execution = slowdown(0.0), 0.0  # slowdown of an empty cell; what each execution adds
         self.now_s = now_s
-        self.progress = 0.0  # seconds at full load done so far by whoever has run from the start
-        self.held_s = 0.0  # time in which no cell served
+        self.progress = 0.0  # seconds at full load that an execution running all the time would have done
+        self.held_s = 0.0  # time in which no cell served and calls were held
         self.stalled_s = 0.0  # time that calls still lose to moves and updates
         self.load_s = 0.0  # integral of the load of the cells in rollout, cell-seconds
         self.version = 0  # weights that calls are sampled with
@@ -203,7 +203,7 @@ class Pool:
         return self.launches[0].due_s + self.held_s
 
     def _late(self) -> list[Execution]:
-        """Executions of the oldest launch, without those at its end that are done."""
+        """Executions of the oldest launch, the next to time out last; drops the done ones at its end."""
         running = self.launches[0].running
         while running and running[-1].done:
             running.pop()

@@ -65,7 +65,7 @@ class Moment:
     num_groups: int  # dispatched so far, those that are gone included
     counted: Counted = field(default_factory=Counted)
     switch_left_s: Mapping[int, float] = field(default_factory=dict)  # by cell; not given: a whole switch
-    micro_step_left_s: Mapping[int, tuple[float, float]] = field(default_factory=dict)  # by cell: seconds left, whole
+    micro_step_left_s: Mapping[int, tuple[float, float]] = field(default_factory=dict)  # by cell: left, whole
     commit_left_s: float | None = None  # of the step that is being committed
     evaluation_left_s: tuple[float, ...] = ()  # of the evaluation's running executions
     stalled_s: float = 0.0
@@ -197,7 +197,7 @@ def _cell(then: facts.Cell, index: int, now_s: float) -> SimCell:
         weight_version=then.weight_version, evaluation=then.evaluation, role_since_s=since_s,
         last_claim_s=then.last_claim_s, num_uncounted=then.num_uncounted, to_training_s=then.to_training_s,
         to_rollout_s=then.to_rollout_s, lane=[(now_s, then.role)],
-        seconds={then.role: since_s - now_s},  # not what it spent there before
+        seconds={then.role: since_s - now_s},  # negative: takes off what `become` will book of the time before `now_s`
     )  # fmt: skip
 
 

@@ -82,7 +82,7 @@ class Roles:
         self.arrive_in(self.workload.repair_s, cell, self.workload.to_rollout_s)
 
     def lose(self, cell: SimCell) -> None:
-        """A cell dies: its claims return; with the core the open batch's ledger is reset. It comes back repaired."""
+        """A cell dies: its claims return, and with the core all that its batch had counted. It comes back repaired."""
         if cell.serves:
             self.rollout.cell_died()
         self.training.lose_claims(cell)

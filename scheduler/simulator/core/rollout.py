@@ -27,7 +27,7 @@ class Rollout:
         self.waiting: list[Execution] = []  # newest first
         self.bursts: list[SimBurst] = []
         self.ready: dict[int, SimGroup] = {}
-        self._held_until_s = -1.0  # when calls that no cell served went on
+        self._held_until_s = -1.0  # when a cell last took over calls that none had served
 
     @property
     def waterlevel(self) -> int:
@@ -129,10 +129,10 @@ class Rollout:
         self.pool.advance(self.agenda.now_s)
         self.pool.set_cells(num_cells)
 
-    def calls_moved(self, num_left: int) -> None:
-        """Calls of cells that have left together go on at those that stay; with none left they are held."""
+    def calls_moved(self, num_leaving: int) -> None:
+        """Calls of so many cells, which leave together, go on at those that stay; where none stays they are held."""
         if num_staying := self.pool.num_cells:
-            self.pool.stall(self.workload.move_stall_s, num_left / (num_left + num_staying))
+            self.pool.stall(self.workload.move_stall_s, num_leaving / (num_leaving + num_staying))
 
     def cell_came(self, num_before: int) -> None:
         """One more cell serves: it takes its share of the calls, or all of those that were held."""

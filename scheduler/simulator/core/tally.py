@@ -16,7 +16,7 @@ from scheduler.simulator.core.workload import HOUR_S, Workload
 
 #: A point of the waterlevel series for each change of at least this share of a cell's places.
 WATER_STEP = 1 / 16
-#: Four hours, less than which a group is not that times out after exactly four hours, but for rounding.
+#: Four hours less a millisecond: a group that times out after exactly four hours counts as long in spite of rounding.
 LONG_QUERY_S = 4 * HOUR_S - 1e-3
 
 

@@ -27,7 +27,7 @@ class Training:
         factor = workload.training_factor(settings.j_max)
         self.micro_step_s = HOUR_S * workload.train_cell_h * factor / settings.groups_per_batch
         self.micro_step_s /= workload.micro_steps_per_group
-        #: By the number of cells that compute, itself included.
+        #: Seconds of one micro-step, by the number of cells that compute at its beginning, its own included.
         self._micro_steps_s = [
             self.micro_step_s / workload.dp_efficiency ** (num - 1) for num in range(settings.cells + 1)
         ]

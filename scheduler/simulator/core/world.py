@@ -79,8 +79,8 @@ class World:
         self.evaluations = Evaluations(agenda, settings, workload, self.roles, random)
         self.faults = Faults(agenda, workload, tally, self.roles, random)
         self.alarm = self.done = False
-        self.num_evaluations = 0  # of `decide`
-        self._num_left = 0  # cells that leave rollout by the decisions being carried out
+        self.num_evaluations = 0  # calls of `decide`
+        self._num_leaving = 0  # cells that leave rollout by the decisions being carried out
         self.roles.serving_changed()
         for order in overrides:
             if began_s < order.expires_at_s < INFINITE:
@@ -97,7 +97,7 @@ class World:
     # The run
 
     def run(self, until: Callable[[World], bool] | None = None) -> None:
-        """To the end of the run. Raises Stuck. `until` is asked after every evaluation of `decide`."""
+        """To the end of the run. Raises Stuck. `until` is asked after every call of `decide`."""
         try:
             self._run(until)
         except Stuck as stuck:
@@ -172,9 +172,9 @@ class World:
             accepted = [decision for decision in decisions if decision.accepted]
             for decision in accepted:
                 self._carry_out[decision.kind](self, decision)
-            if self._num_left:
-                self.rollout.calls_moved(self._num_left)
-                self._num_left = 0
+            if self._num_leaving:
+                self.rollout.calls_moved(self._num_leaving)
+                self._num_leaving = 0
             if not accepted or (self.on_decisions is None and all(d.kind is Kind.LAUNCH for d in accepted)):
                 # Launches come last, and nothing depends on them.
                 self.agenda.ask_again(min((d.again_s for d in decisions if d.again_s is not None), default=INFINITE))
@@ -199,7 +199,7 @@ class World:
         self.rollout.launch(decision.expect(Launch).count)
 
     def _leave_rollout(self, decision: Decision) -> None:
-        self._num_left += 1
+        self._num_leaving += 1
         self.roles.switch(self._cell(decision), facts.TRAINING)
 
     def _return_to_rollout(self, decision: Decision) -> None:
@@ -207,7 +207,7 @@ class World:
 
     def _drain_cell(self, decision: Decision) -> None:
         cell = self._cell(decision)
-        self._num_left += cell.serves
+        self._num_leaving += cell.serves
         self.roles.switch(cell, facts.STOPPED)
 
     def _start_cell(self, decision: Decision) -> None:
