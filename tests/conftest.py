@@ -82,11 +82,18 @@ def _enter_environment(with_servers: bool) -> None:
     }
 
 
+def _make_django_quick() -> None:
+    from tests.support import quick_django  # loads what needs the settings
+
+    quick_django.make_quick()
+
+
 def pytest_plugin_registered(plugin: object) -> None:
     """As soon as this file is known, and so before those in folders are loaded, which import models."""
     if isinstance(plugin, pytest.Config):
         _enter_environment(with_servers=not tiers.needs_no_servers(plugin))
         django.setup()
+        _make_django_quick()
         if side_by_side.deals_out(plugin):
             # Whom this process starts would load Django's settings at once, and so before it has its own environment.
             del os.environ["DJANGO_SETTINGS_MODULE"]

@@ -13,6 +13,7 @@ def test_every_folder_of_tests_has_a_tier_and_no_other() -> None:
     folders = {path.parent.relative_to(REPO_ROOT / "tests").parts[0] for path in REPO_ROOT.glob("tests/*/**/test_*.py")}
     assert folders - {"fixtures"} == set(tiers.FOLDERS)
     assert set(tiers.FOLDERS.values()) <= set(tiers.TIERS)
+    assert [name for name in tiers.FILES if not (REPO_ROOT / "tests" / name).is_file()] == []
 
 
 def test_a_test_in_a_folder_without_a_tier_fails_the_collection(request: pytest.FixtureRequest) -> None:
