@@ -44,7 +44,7 @@ class Groups(APIView):
             *PAGE,
             OpenApiParameter("state", str, enum=group_queries.STATES),
             OpenApiParameter("kind", str, enum=["training", "evaluation"]),
-            OpenApiParameter("unresolved", bool, description="1: only groups with unresolved executions."),
+            OpenApiParameter("unresolved", bool, description="Only groups with unresolved executions."),
             OpenApiParameter("q", str),
         ],
         responses={200: serializers.paged("Group", shapes.Group), **PROBLEMS},

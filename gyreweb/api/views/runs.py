@@ -30,7 +30,7 @@ class Runs(APIView):
 
     @extend_schema(
         operation_id="runs_list",
-        parameters=[*PAGE, OpenApiParameter("state", str), OpenApiParameter("q", str)],
+        parameters=[*PAGE, OpenApiParameter("state", str, enum=["live", *run_queries.STATES]), OpenApiParameter("q", str)],
         responses={200: serializers.paged("Run", serializers.Run), 401: serializers.Problem, 422: serializers.Problem},
     )
     def get(self, request: Request) -> Response:
