@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,8 +11,8 @@ from django.contrib.auth import get_user_model
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from agents.models import Run
-from gyreweb.env import REPO_ROOT
 from tests.support.demo_run import Shape, demo_run
+from tests.support.web_process import web_process
 
 CHROMIUM = "/usr/bin/chromium"
 ARGS = [
@@ -26,7 +20,6 @@ ARGS = [
     "--no-first-run",
 ]  # fmt: skip
 SMALL = Shape(groups_per_batch=3, executions_per_group=4, bursts=2, cells=2, concurrency=16)
-START_S = 60
 expect.set_options(timeout=30_000)  # a busy machine is slow, not wrong
 
 
@@ -49,38 +42,8 @@ def run(database_url: str) -> Run:
 @pytest.fixture
 def site(database_url: str) -> Iterator[str]:
     """Address of a web process that serves the test database."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [
-        sys.executable,
-        "-m",
-        "uvicorn",
-        "gyreweb.asgi:application",
-        "--port",
-        str(port),
-        "--log-level",
-        "warning",
-    ]
-    server = subprocess.Popen(command, cwd=REPO_ROOT, env=os.environ | {"GYRE_HTTPS": "0"})
-    address = f"http://127.0.0.1:{port}"
-    try:
-        _wait_for(address, server)
-        yield address
-    finally:
-        server.terminate()
-        server.wait(20)
-
-
-def _wait_for(address: str, server: subprocess.Popen[bytes]) -> None:
-    for _ in range(START_S * 5):
-        try:
-            urllib.request.urlopen(f"{address}/login/", timeout=5).close()
-            return
-        except (urllib.error.URLError, OSError):
-            assert server.poll() is None, "the web process ended at once"
-            time.sleep(0.2)
-    raise AssertionError(f"the web process did not answer within {START_S} s")
+    with web_process() as process:
+        yield process.address
 
 
 @pytest.fixture

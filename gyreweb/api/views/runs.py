@@ -16,13 +16,23 @@ from agents.web import access
 from agents.web import runs as run_queries
 from gyreweb.api import paging, serializers
 from gyreweb.api.auth import viewer_of
+from gyreweb.live.longpoll import MAX_WAIT_S
 from gyreweb.pages.facts import RunFacts
 
 PAGE = [OpenApiParameter("cursor", str), OpenApiParameter("limit", int)]
 IDEMPOTENCY = OpenApiParameter(
     "Idempotency-Key", str, OpenApiParameter.HEADER, description="The same key returns the run that it made before."
 )
+WAIT = OpenApiParameter(
+    "wait", int, description=f"Hold the answer back for up to so many seconds, at most {MAX_WAIT_S} (a long poll)."
+)
 PROBLEMS = dict.fromkeys((401, 403, 404, 409, 422), serializers.Problem)
+
+
+def check_wait(request: Request) -> None:
+    """The waiting itself is gyreweb.live.longpoll's."""
+    if paging.number_of(request, "wait") > MAX_WAIT_S:
+        raise ValidationError({"wait": f"at most {MAX_WAIT_S} seconds; ask again after that"})
 
 
 class Runs(APIView):
@@ -30,7 +40,11 @@ class Runs(APIView):
 
     @extend_schema(
         operation_id="runs_list",
-        parameters=[*PAGE, OpenApiParameter("state", str, enum=["live", *run_queries.STATES]), OpenApiParameter("q", str)],
+        parameters=[
+            *PAGE,
+            OpenApiParameter("state", str, enum=["live", *run_queries.STATES]),
+            OpenApiParameter("q", str),
+        ],
         responses={200: serializers.paged("Run", serializers.Run), 401: serializers.Problem, 422: serializers.Problem},
     )
     def get(self, request: Request) -> Response:
@@ -94,19 +108,32 @@ class Runs(APIView):
 
 
 class RunItem(APIView):
-    @extend_schema(operation_id="runs_get", responses={200: serializers.RunDetail, **PROBLEMS})
+    @extend_schema(
+        operation_id="runs_get",
+        parameters=[
+            WAIT,
+            OpenApiParameter("until", str, enum=["finished"], description="With `wait`: finished, failed or stopped."),
+        ],
+        responses={200: serializers.RunDetail, **PROBLEMS},
+    )
     def get(self, request: Request, run_id: int) -> Response:
+        """One run. With `wait`, as soon as it has ended, or as it is when the time is up."""
+        check_wait(request)
         return Response(serializers.RunDetail(access.run_for(viewer_of(request), run_id)).data)
 
 
 class RunEvents(APIView):
     @extend_schema(
         operation_id="runs_events",
-        parameters=[OpenApiParameter("after", int), OpenApiParameter("limit", int)],
+        parameters=[OpenApiParameter("after", int), OpenApiParameter("limit", int), WAIT],
         responses={200: serializers.Events, **PROBLEMS},
     )
     def get(self, request: Request, run_id: int) -> Response:
-        """Events with a seq greater than `after`, oldest first. The log has no gaps."""
+        """Events with a seq greater than `after`, oldest first. The log has no gaps.
+
+        With `wait`, as soon as there is one, or none when the time is up.
+        """
+        check_wait(request)
         run = access.run_for(viewer_of(request), run_id)
         after, limit = paging.number_of(request, "after"), paging.limit_of(request, 200)
         rows = run_queries.events_after(run, after, limit)
