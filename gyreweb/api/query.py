@@ -55,6 +55,12 @@ def flag_of(request: Request, name: str) -> bool | None:
     return FLAGS.get(request.query_params.get(name, "").lower())
 
 
+def real_of(request: Request, name: str) -> float | None:
+    """A declared `float`; None when it is not given."""
+    raw = request.query_params.get(name, "")
+    return float(raw) if raw else None
+
+
 def _why_not(parameter: OpenApiParameter, value: str) -> str:
     if parameter.enum:
         choices = [str(choice) for choice in parameter.enum]

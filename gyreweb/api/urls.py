@@ -5,7 +5,7 @@ from django.urls import include, path, re_path
 from gyreweb.api import schema as _schema  # noqa: F401  (registers how tokens are described)
 from gyreweb.api.docs import Schema, api_docs
 from gyreweb.api.problems import no_such_address
-from gyreweb.api.views import executions, processing, runs, scheduling, simulations, what_ifs
+from gyreweb.api.views import executions, gates, processing, runs, scheduling, simulations, what_ifs
 
 v1 = [
     path("schema", Schema.as_view(), name="schema"),
@@ -13,6 +13,7 @@ v1 = [
     path("runs/<int:run_id>", runs.RunItem.as_view()),
     path("runs/<int:run_id>/events", runs.RunEvents.as_view()),
     path("runs/<int:run_id>/metrics", runs.RunMetrics.as_view()),
+    path("runs/<int:run_id>/gate", gates.RunGate.as_view()),
     path("runs/<int:run_id>/stop", runs.StopRun.as_view()),
     path("runs/<int:run_id>/pause", runs.PauseRun.as_view()),
     path("runs/<int:run_id>/resume", runs.ResumeRun.as_view()),
