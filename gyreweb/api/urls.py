@@ -5,7 +5,7 @@ from django.urls import include, path, re_path
 from gyreweb.api import schema as _schema  # noqa: F401  (registers how tokens are described)
 from gyreweb.api.docs import Schema, api_docs
 from gyreweb.api.problems import no_such_address
-from gyreweb.api.views import executions, gates, processing, runs, scheduling, simulations, what_ifs
+from gyreweb.api.views import executions, gates, processing, runs, scheduling, simulations, tokens, what_ifs
 
 v1 = [
     path("schema", Schema.as_view(), name="schema"),
@@ -36,6 +36,7 @@ v1 = [
     path("runs/<int:run_id>/what-if/<int:what_if_id>/points/<int:number>/apply", what_ifs.ApplyWhatIfPoint.as_view()),
     path("executions/<int:execution_id>", executions.ExecutionItem.as_view()),
     path("executions/<int:execution_id>/tree", executions.ExecutionTree.as_view()),
+    path("executions/<int:execution_id>/tokens", tokens.ExecutionTokens.as_view()),
     path("executions/<int:execution_id>/assessments", processing.Assessments.as_view()),
     path("executions/<int:execution_id>/reassess", processing.Reassess.as_view()),
     path("executions/<int:execution_id>/selection", processing.Selection.as_view()),
