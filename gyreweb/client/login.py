@@ -37,10 +37,9 @@ def login(url: str, as_json: bool) -> None:
 
 def _token() -> str:
     given = os.environ.get("GYRE_TOKEN", "")
-    if not given and not sys.stdin.isatty():
-        given = sys.stdin.readline()
     if not given:
-        given = click.prompt("Token", hide_input=True, err=True)
+        asked = sys.stdin.isatty()
+        given = click.prompt("Token", hide_input=True, err=True) if asked else sys.stdin.readline()
     token = given.strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise Trouble(
