@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
-from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
+from channels.db import database_sync_to_async
 from channels.layers import channel_layers
 from django.db import connection
 
@@ -90,7 +90,7 @@ def _end(run: Run) -> None:
 async def test_a_run_is_answered_when_it_ends(committed: Run, secret: str, poll: LongPoll) -> None:
     asked = Asked(poll, f"/api/v1/runs/{committed.pk}?wait=60&until=finished", secret)
     await asked.waits()
-    await sync_to_async(_end)(committed)
+    await database_sync_to_async(_end)(committed)
     status, body = await asked.answer()
     assert (status, body["state"]) == (200, "finished")
     assert poll.watches.num_waiting == 0
@@ -102,7 +102,7 @@ async def test_events_are_answered_when_there_is_one_also_without_the_doorbell(
     monkeypatch.setattr(events, "ring", lambda run_id, seq: None)
     asked = Asked(poll, f"/api/v1/runs/{committed.pk}/events?after={committed.event_seq}&wait=60", secret)
     await asked.waits()
-    await sync_to_async(events.record)(committed.pk, events.EventKind.RUN_PAUSED, {})
+    await database_sync_to_async(events.record)(committed.pk, events.EventKind.RUN_PAUSED, {})
     status, body = await asked.answer()
     assert (status, [event["kind"] for event in body["results"]]) == (200, ["run_paused"])
 
