@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import sys
 from collections.abc import Iterator
 
 import click
 import pytest
+import yaml
 
 from agents.core import plain_text
 from gyreweb.client.app import gyre
@@ -46,6 +48,19 @@ def test_every_command_is_documented_and_takes_json() -> None:
 def test_every_option_that_the_page_names_exists() -> None:
     options = {text for _, command in _commands(gyre) for param in command.params for text in param.opts}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", PAGE)) - options == {"--scopes"}  # of create_token
+
+
+def test_the_workflows_are_yaml_and_their_commands_exist() -> None:
+    page = (REPO_ROOT / "docs" / "howto" / "ci.md").read_text()
+    workflows = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)]
+    github, gitlab = (json.dumps(workflow).replace("\\n", "\n") for workflow in workflows)
+    commands = dict(_commands(gyre))
+    for text in (github, gitlab):
+        used = set(re.findall(r"\bgyre ([a-z]+)", text))
+        assert {"launch", "wait", "show", "export", "stop"} <= used <= set(commands)
+        for name, arguments in re.findall(r"\bgyre ([a-z]+)((?: [^;|&>\\]+)?)", text):
+            known = {option for param in commands[name].params for option in param.opts}
+            assert set(re.findall(r"(?<=\s)--[a-z-]+", arguments)) <= known, name
 
 
 def test_no_text_brings_what_a_terminal_obeys() -> None:
