@@ -36,7 +36,7 @@ for command in (
 def main() -> int:
     """Runs the command; its exit code is one of gyreweb.client.codes."""
     try:
-        gyre.main(standalone_mode=False)
+        gyre.main(prog_name="gyre", standalone_mode=False)
     except (click.Abort, KeyboardInterrupt):
         click.echo("gyre: interrupted", err=True)
         return int(ExitCode.INTERRUPTED)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from .session import ID, Session, connected
-from .text import clean, figure, spans
+from .text import figure, spans
 
 EXECUTION = click.argument("execution_id", metavar="EXECUTION", type=ID)
 
@@ -42,7 +42,7 @@ def tokens(session: Session, execution_id: int, call: int | None, start: int, li
 def _show(session: Session, found: dict[str, Any]) -> None:
     head = ("position", "id", "text", "call", "what", "logprob", "version")
     rows = [
-        (token["position"], token["id"], repr(clean(token["text"])), token["call"],
+        (token["position"], token["id"], repr(token["text"]), token["call"],
          "trained" if token["trained"] else "sampled" if token["sampled"] else "context",
          figure(token["logprob"]), "–" if token["version"] is None else token["version"])
         for token in found["results"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -200,6 +201,23 @@ def test_an_export_is_the_servers_own_bytes_under_its_name_once_whole(gyre: Gyre
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == sorted(path.name for path in paths)
     assert gyre("export", run.pk, "calls", "--format", "csv", "--out", tmp_path / "x").code == 1
     assert list((tmp_path / "x").iterdir()) == []
+
+
+def test_an_export_that_breaks_off_leaves_no_file(gyre: Gyre, tmp_path: Path) -> None:
+    """A server that promises a hundred bytes and leaves after seven."""
+
+    def answer_once(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\nX-Total-Rows: 9\r\n\r\n{"a":1}')
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=answer_once, args=[server], daemon=True).start()
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        done = gyre("export", 1, "executions", "--out", tmp_path / "data", GYRE_URL=address)
+    assert (done.code, done.out) == (6, "")
+    assert list((tmp_path / "data").iterdir()) == []
 
 
 def test_a_page_is_opened_or_its_address_printed(gyre: Gyre, run: Run) -> None:
