@@ -51,6 +51,7 @@ INSTALLED_APPS = [
     "agents",
     "trainers",
     "scheduler",
+    "gyreweb.webhooks",
     "gyreweb",
 ]
 

@@ -5,7 +5,7 @@ from django.urls import include, path, re_path
 from gyreweb.api import schema as _schema  # noqa: F401  (registers how tokens are described)
 from gyreweb.api.docs import Schema, api_docs
 from gyreweb.api.problems import no_such_address
-from gyreweb.api.views import executions, gates, processing, runs, scheduling, simulations, tokens, what_ifs
+from gyreweb.api.views import executions, gates, processing, runs, scheduling, simulations, tokens, webhooks, what_ifs
 
 v1 = [
     path("schema", Schema.as_view(), name="schema"),
@@ -44,6 +44,10 @@ v1 = [
     path("simulations", simulations.Simulations.as_view()),
     path("simulations/<int:simulation_id>", simulations.SimulationItem.as_view()),
     path("simulations/<int:simulation_id>/decisions", simulations.SimulatedDecisions.as_view()),
+    path("webhooks", webhooks.Webhooks.as_view()),
+    path("webhooks/<int:webhook_id>", webhooks.WebhookItem.as_view()),
+    path("webhooks/<int:webhook_id>/test", webhooks.TestWebhook.as_view()),
+    path("webhooks/<int:webhook_id>/deliveries", webhooks.Deliveries.as_view()),
     path("cells", scheduling.Cells.as_view()),
     re_path(r"^cells/(?P<name>[0-9]{1,9}-[0-9]{1,6})$", scheduling.CellItem.as_view()),
 ]

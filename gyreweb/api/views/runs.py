@@ -35,6 +35,24 @@ def check_wait(request: Request) -> None:
         raise ValidationError({"wait": f"at most {MAX_WAIT_S} seconds; ask again after that"})
 
 
+def project_of(viewer: access.Viewer, slug: str | None) -> Any:
+    """The project that is named, or the only one that the viewer sees."""
+    projects = access.visible_projects(viewer)
+    if slug:
+        found = projects.filter(slug=slug).first()
+        if found is None:
+            raise ValidationError({"project": f"{slug!r} does not exist"})
+        return found
+    first = list(projects[:2])
+    if len(first) > 1 and viewer.project_ids is not None:
+        raise ValidationError({"project": "say which: you see several projects"})
+    if first:
+        return first[0]
+    if viewer.project_ids is not None:
+        raise PermissionDenied("You are in no project, so you cannot launch runs; an administrator can add you to one.")
+    return default_project()
+
+
 class Runs(APIView):
     scopes: ClassVar = {"POST": access.LAUNCH}
 
@@ -75,7 +93,7 @@ class Runs(APIView):
         if len(key) > 64:
             raise ValidationError({"Idempotency-Key": "at most 64 characters"})
         viewer, wanted = viewer_of(request), body.validated_data
-        project = self._project(viewer, wanted.get("project"))
+        project = project_of(viewer, wanted.get("project"))
         known = bool(key) and access.visible_runs(viewer).filter(project=project, idempotency_key=key).exists()
         run = launch_run(
             project=project,
@@ -86,25 +104,6 @@ class Runs(APIView):
             idempotency_key=key,
         )
         return Response(serializers.RunDetail(run).data, status=200 if known else 201)
-
-    @staticmethod
-    def _project(viewer: access.Viewer, slug: str | None) -> Any:
-        projects = access.visible_projects(viewer)
-        if slug:
-            found = projects.filter(slug=slug).first()
-            if found is None:
-                raise ValidationError({"project": f"{slug!r} does not exist"})
-            return found
-        first = list(projects[:2])
-        if len(first) > 1 and viewer.project_ids is not None:
-            raise ValidationError({"project": "say which: you see several projects"})
-        if first:
-            return first[0]
-        if viewer.project_ids is not None:
-            raise PermissionDenied(
-                "You are in no project, so you cannot launch runs; an administrator can add you to one."
-            )
-        return default_project()
 
 
 class RunItem(APIView):
