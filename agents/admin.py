@@ -32,7 +32,7 @@ from agents.models import (
 from agents.web import access
 
 #: Columns that no page of the admin loads, beside all binary ones (tokens, gradients, bodies, hashes of secrets).
-SECRET_OR_LARGE = frozenset({"engine_key", "manifest", "series", "snapshot"})
+SECRET_OR_LARGE = frozenset({"engine_key", "manifest", "secret", "series", "snapshot"})
 
 
 def is_heavy(field: models.Field[Any, Any]) -> bool:

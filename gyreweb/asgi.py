@@ -16,6 +16,7 @@ pages = get_asgi_application()
 from channels.auth import AuthMiddlewareStack  # noqa: E402  (needs the app registry)
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 
+from gyreweb.live.longpoll import LongPoll  # noqa: E402
 from gyreweb.live.origin import SameOrigin  # noqa: E402
 from gyreweb.live.routing import websocket_urlpatterns  # noqa: E402
 
@@ -34,7 +35,7 @@ async def lifespan(scope: dict[str, Any], receive: Receive, send: Send) -> None:
 
 application = ProtocolTypeRouter(
     {
-        "http": pages,
+        "http": LongPoll(pages),
         "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
         "lifespan": lifespan,
     }

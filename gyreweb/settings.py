@@ -52,6 +52,7 @@ INSTALLED_APPS = [
     "agents",
     "trainers",
     "scheduler",
+    "gyreweb.webhooks",
     "gyreweb",
 ]
 
@@ -174,7 +175,8 @@ REST_FRAMEWORK = {
         "gyreweb.api.auth.ApiTokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["gyreweb.api.auth.HasScope"],
+    "DEFAULT_PERMISSION_CLASSES": ["gyreweb.api.auth.HasScope", "gyreweb.api.query.KnownQuery"],
+    "URL_FORMAT_OVERRIDE": None,
     "DEFAULT_SCHEMA_CLASS": "gyreweb.api.schema.ScopedSchema",
     "EXCEPTION_HANDLER": "gyreweb.api.problems.exception_handler",
     "DEFAULT_PARSER_CLASSES": [

@@ -24,7 +24,7 @@ TIERS = {
 }
 FOLDERS = {
     **dict.fromkeys(("architecture", "core", "scheduler"), "core"),
-    **dict.fromkeys(("actions", "api", "exports", "ledger", "live", "processor", "proxy", "web"), "core"),
+    **dict.fromkeys(("actions", "api", "client", "exports", "ledger", "live", "processor", "proxy", "web"), "core"),
     **dict.fromkeys(("simulate", "simulations", "traffic", "whatif"), "simulation"),
     **dict.fromkeys(("bench", "harness", "harness_programs", "policy"), "sandbox"),
     **dict.fromkeys(("integration", "runs", "trainer"), "cells"),

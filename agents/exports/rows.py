@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, F, Q, QuerySet
+from django.db.models import Count, Exists, F, Model, OuterRef, Q, QuerySet, Sum
 
 from agents.core.codec import CorruptTokens, decode_call
 from agents.core.fold import Folded, fold
@@ -22,6 +22,10 @@ Row = dict[str, Any]
 #: Executions read at once, and unique tokens among them after which a page ends.
 PAGE_EXECUTIONS = 200
 PAGE_TOKENS = 4_000_000
+#: Tables of rows that not every execution has: a page that holds none of them would be read in vain.
+CHILDREN: dict[str, type[Model]] = {
+    "assessments": Assessment, "calls": Call, "draws": Draw, "trajectories": Trajectory,
+}  # fmt: skip
 ENDED = (Execution.State.FINISHED, Execution.State.CANCELLED)
 
 
@@ -41,9 +45,11 @@ def ended(run: Run, filters: Filters) -> QuerySet[Execution]:
     return filtered(run, filters).filter(state__in=ENDED)
 
 
-def pages(run: Run, filters: Filters, after: int = 0) -> Iterator[Page]:
-    """All of them in order of their ids, from beyond `after`."""
+def pages(run: Run, filters: Filters, after: int = 0, having: str = "") -> Iterator[Page]:
+    """All of them in order of their ids, from beyond `after`; with `having`, those that this table has rows of."""
     rows = ended(run, filters).defer(None).defer("harness_log").order_by("pk")
+    if having in CHILDREN:
+        rows = rows.filter(Exists(CHILDREN[having]._default_manager.filter(execution=OuterRef("pk")).order_by()))
     while found := list(rows.filter(pk__gt=after)[:PAGE_EXECUTIONS]):
         start = 0
         while start < len(found):
@@ -180,8 +186,23 @@ def rows_of(table: str, run: Run, filters: Filters) -> Iterator[Row]:
     if table in OF_RUN:
         yield from OF_RUN[table](run, filters)
         return
-    for page in pages(run, filters):
+    for page in pages(run, filters, having=table):
         yield from BY_EXECUTION[table](page)
+
+
+def count_of(table: str, run: Run, filters: Filters) -> int:
+    """How many rows `rows_of` gives, without reading them."""
+    found = ended(run, filters).order_by()
+    if table == "executions":
+        return found.count()
+    if table == "groups":
+        return found.values("group").distinct().count()
+    if table == "tasks":
+        return found.values("group__task").distinct().count()
+    if table == "calls":  # counted when an execution ends: a count over all calls of a long run takes seconds
+        return found.aggregate(total=Sum("num_calls"))["total"] or 0
+    rows = CHILDREN[table]._default_manager.filter(execution__in=found.values("pk"))
+    return (rows if table == "assessments" else rows.filter(attempt=F("execution__attempt"))).count()
 
 
 def _beside(page: Page, rows: Any) -> Iterator[tuple[Execution, Any]]:

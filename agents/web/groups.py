@@ -39,7 +39,7 @@ class Filters:
             state=query.get("state", "") if query.get("state") in STATES else "",
             kind=query.get("kind") if query.get("kind") in Group.Kind.values else str(Group.Kind.TRAINING),
             text=query.get("q", "").strip()[:120],
-            unresolved=query.get("unresolved") == "1",
+            unresolved=query.get("unresolved", "").lower() in ("1", "true"),
             before=int(before) if before.isdecimal() and len(before) < 16 else None,
         )
 

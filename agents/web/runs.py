@@ -13,6 +13,7 @@ from django.db.models import Avg, Count, Max, Min, Q, QuerySet, StdDev, Sum
 from agents.models import Execution, Group, Run, RunEvent
 from agents.models.figures import MAX_FIGURE
 
+STATES = list(Run.State.values)
 SORTS = {"newest": "-id", "oldest": "id", "name": "name", "step": "-version"}
 
 

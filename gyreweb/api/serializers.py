@@ -8,6 +8,7 @@ from typing import Any
 from rest_framework import serializers as s
 
 from agents.core import plain_text
+from gyreweb.webhooks.topics import NAMES
 from scheduler.config import RunConfig, preset_names
 from scheduler.simulator.whatif.question import CHOICES, MAX_SEEDS, MIN_SEEDS, SPANS, USUAL_SEEDS
 
@@ -243,6 +244,16 @@ class AskWhatIf(Body):
         + ", ".join(choice.name for choice in CHOICES)
         + ".",
     )
+
+
+class NewWebhook(Body):
+    """Where messages go, and which."""
+
+    url = s.URLField(max_length=500, help_text="https; http only on the server's own machine.")
+    topics = s.ListField(
+        child=s.ChoiceField(NAMES), required=False, default=list, help_text="Message types; empty: all."
+    )
+    project = s.SlugField(required=False, help_text="Needed only by callers with several projects.")
 
 
 class ApplyWhatIf(Body):

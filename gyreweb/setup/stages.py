@@ -57,6 +57,7 @@ def stages(with_dev: bool, with_cells: bool) -> list[Stage]:
     chosen = [
         Stage("virtual environment", _digest(sys.version, str(VENV)), _create_venv),
         _locked("control plane", locks / "control-plane.lock", CONTROL_PLANE_CHECK),
+        Stage("command gyre", _digest(_script()), _write_script),
         Stage("bundled tasks", _digest(*_task_generator()), lambda: _check("bundled tasks", WRITE_TASKS)),
     ]
     if with_dev:
@@ -106,6 +107,22 @@ def _create_venv() -> None:
         shutil.rmtree(VENV)
     if subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=False).returncode:
         raise SetupFailed(f"`{sys.executable} -m venv {VENV}` failed")
+
+
+def _script() -> str:
+    """Gyre runs from its checkout and is not installed, so its console script says where that is."""
+    return (
+        f"#!{PYTHON}\nimport sys\n\nsys.path.insert(0, {str(ROOT)!r})\n\n"
+        "from gyreweb.client.app import main\n\nsys.exit(main())\n"
+    )
+
+
+def _write_script() -> None:
+    script = VENV / "bin" / "gyre"
+    script.write_text(_script())
+    script.chmod(0o755)
+    if not _works([str(script), "--version"]):
+        raise SetupFailed(f"{script} does not run; delete .venv and run `make setup` again")
 
 
 def _install_torch(index: str) -> None:

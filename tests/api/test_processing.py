@@ -103,6 +103,7 @@ def test_a_table_is_downloaded_as_a_stream_with_the_filters_of_the_list(
     assert reply["Content-Disposition"] == f'attachment; filename="run-{made.run.pk}-executions.{extension}"'
     few, all_of_it = _body(reply), _body(reader.get(address))
     assert 0 < len(few) < len(all_of_it)
+    assert reply["X-Total-Rows"] == "1"
     if extension == "jsonl":
         assert [json.loads(line)["outcome"] for line in few.splitlines()] == ["unresolved"]
 

@@ -263,3 +263,55 @@ def test_a_body_that_cannot_be_read_is_a_problem_and_no_server_error(
     reply = machine("launch").post("/api/v1/runs", body, content_type="application/json")
     assert (reply.status_code, reply.headers["Content-Type"]) == (status, "application/problem+json")
     assert word in reply.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "known"),
+    [
+        ("get", "runs?stat=live", "cursor, limit, state, q"),
+        ("get", "runs/{run}?stat=1", "known ones here:"),
+        ("get", "runs/{run}/executions?stat=running&limit=3", "cursor, limit, state, outcome"),
+        ("get", "runs/{run}/metrics?stat=", "none"),
+        ("get", "runs/{run}/exports/calls.jsonl?stat=running", "state, outcome, kind, group, batch"),
+        ("get", "schema?stat=json", "none"),
+        ("post", "runs/{run}/stop?stat=x", "none"),
+        ("post", "runs/{run}/reassess?stat=finished", "state, outcome"),
+        ("delete", "simulations/1?stat=1", "none"),
+    ],
+)
+def test_a_query_parameter_that_an_operation_does_not_know_is_named_with_those_it_knows(
+    machine: Machine, run: Run, method: str, path: str, known: str
+) -> None:
+    before = RunEvent.objects.count()
+    reply = getattr(machine("admin"), method)(f"/api/v1/{path.format(run=run.pk)}", content_type="application/json")
+    assert (reply.status_code, reply.headers["Content-Type"]) == (422, "application/problem+json")
+    assert reply.json()["errors"]["stat"].startswith("unknown query parameter; known ones here: ")
+    assert known in reply.json()["errors"]["stat"]
+    assert RunEvent.objects.count() == before
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "words"),
+    [
+        ("runs?state=runing", "state", "one of live, queued"),
+        ("runs/{run}/executions?batch=-1", "batch", "a whole number"),
+        ("runs/{run}/executions?reward_from=nan", "reward_from", "a number"),
+        ("runs/{run}/decisions?accepted=yes", "accepted", "true or false"),
+        ("runs/{run}/events?after=x", "after", "a whole number"),
+    ],
+)
+def test_a_value_that_a_query_parameter_cannot_have_is_refused(
+    machine: Machine, run: Run, path: str, name: str, words: str
+) -> None:
+    reply = machine("read").get(f"/api/v1/{path.format(run=run.pk)}")
+    assert reply.status_code == 422
+    assert reply.json()["errors"][name].startswith(words)
+
+
+def test_every_address_refuses_unknown_query_parameters(machine: Machine) -> None:
+    """Also those that are added later: a view that names its own permissions would not."""
+    from gyreweb.api.query import KnownQuery
+    from gyreweb.api.urls import v1
+
+    lax = [str(entry.pattern) for entry in v1 if KnownQuery not in entry.callback.cls.permission_classes]
+    assert lax == []

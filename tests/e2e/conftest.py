@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,9 +11,9 @@ from django.contrib.auth import get_user_model
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from agents.models import Run
-from gyreweb.env import REPO_ROOT
 from tests.support.demo_run import Shape, demo_run
-from tests.support.waiting import wait_for, wait_until_serving
+from tests.support.waiting import wait_for
+from tests.support.web_process import web_process
 
 CHROMIUM = "/usr/bin/chromium"
 ARGS = [
@@ -46,27 +43,8 @@ def run(database_url: str) -> Run:
 @pytest.fixture
 def site(database_url: str) -> Iterator[str]:
     """Address of a web process that serves the test database."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [
-        sys.executable,
-        "-m",
-        "uvicorn",
-        "gyreweb.asgi:application",
-        "--port",
-        str(port),
-        "--log-level",
-        "warning",
-    ]
-    server = subprocess.Popen(command, cwd=REPO_ROOT, env=os.environ | {"GYRE_HTTPS": "0"})
-    address = f"http://127.0.0.1:{port}"
-    try:
-        wait_until_serving(f"{address}/login/", server)
-        yield address
-    finally:
-        server.terminate()
-        server.wait(20)
+    with web_process() as process:
+        yield process.address
 
 
 @pytest.fixture

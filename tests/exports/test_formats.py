@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from agents.exports import formats
 from agents.exports.formats import encoded, read, schema_of
-from agents.exports.rows import rows_of
+from agents.exports.rows import count_of, rows_of
 from agents.exports.tables import CSV_TABLES, KINDS, TABLES
 from agents.web.executions import Filters
 from gyreweb.env import REPO_ROOT
@@ -75,6 +76,35 @@ def test_a_table_is_written_a_block_at_a_time(made: Made, monkeypatch: pytest.Mo
     pieces = list(encoded(TABLES["calls"], rows_of("calls", made.run, Filters()), "parquet"))
     file = pq.ParquetFile(io.BytesIO(b"".join(pieces)))
     assert (file.num_row_groups, file.metadata.num_rows) == (7, 34)
+
+
+@pytest.mark.parametrize(("extension", "header"), [("parquet", b"PAR1"), ("csv", b"name,split,kind,digest\r\n")])
+def test_a_header_is_there_before_the_first_row_is_read(extension: str, header: bytes) -> None:
+    def rows() -> Iterator[dict[str, Any]]:
+        raise AssertionError("a row was read")
+        yield
+
+    assert next(encoded(TABLES["tasks"], rows(), extension)) == header
+
+
+def test_the_first_row_is_passed_on_at_once_and_the_others_in_larger_pieces() -> None:
+    row = {"name": "t", "split": "train", "kind": "", "digest": "d"}
+    pieces = list(encoded(TABLES["tasks"], [row] * 5_000, "jsonl"))
+    assert pieces[0] == b'{"name":"t","split":"train","kind":"","digest":"d"}\n'
+    assert len(pieces) < 20
+    assert b"".join(pieces) == pieces[0] * 5_000
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_rows_are_counted_without_reading_them(made: Made, name: str) -> None:
+    for filters in (Filters(), Filters(outcome="unresolved"), Filters(kind="evaluation")):
+        assert count_of(name, made.run, filters) == len(list(rows_of(name, made.run, filters)))
+
+
+def test_values_that_the_fast_writer_refuses_are_written_all_the_same() -> None:
+    row = {"name": "half a \ud800 pair", "split": "train", "kind": 2**70, "digest": None}
+    (line,) = encoded(TABLES["tasks"], [row], "jsonl")
+    assert json.loads(line) == row | {"name": "half a ? pair"}
 
 
 def test_text_that_a_spreadsheet_would_run_is_quoted(made: Made) -> None:

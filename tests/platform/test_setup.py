@@ -1,6 +1,7 @@
 """`make setup`: does what is missing, goes on after an interruption, and is quick when nothing has changed."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,15 @@ def test_an_unusable_virtual_environment_is_made_anew_and_asks_for_every_stage(v
     assert not stages.STAMP.exists()
     program = [venv / "bin" / "python", "-c", "import sys; print(sys.prefix)"]
     assert subprocess.run(program, capture_output=True, text=True, check=False).stdout.strip() == str(venv)
+
+
+def test_the_command_gyre_is_at_hand_after_the_set_up(venv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (venv / "bin").mkdir(parents=True)
+    monkeypatch.setattr(stages, "PYTHON", sys.executable)
+    (script,) = (stage for stage in stages.stages(with_dev=False, with_cells=False) if stage.name == "command gyre")
+    run_all([script], print)
+    done = subprocess.run([venv / "bin" / "gyre", "--version"], capture_output=True, text=True, check=False, cwd="/")
+    assert done.stdout.startswith("gyre, version "), done.stderr
 
 
 def test_a_missing_module_is_named_with_what_to_do_about_it() -> None:

@@ -36,7 +36,7 @@ class Executions(APIView):
         responses={200: serializers.paged("Execution", serializers.Execution), **PROBLEMS},
     )
     def get(self, request: Request, run_id: int) -> Response:
-        """Newest first. An unknown filter value means no filter, as on the page."""
+        """Newest first."""
         run = access.run_for(viewer_of(request), run_id)
         filters = execution_queries.Filters.from_query(request.query_params)
         filters = replace(filters, before=paging.cursor_of(request))

@@ -20,7 +20,7 @@ from rest_framework.views import APIView
 from agents.actions.reassess_execution import request_reassessment, why_not
 from agents.actions.reassess_executions import reassess_executions
 from agents.exports.formats import CONTENT_TYPES, encoded
-from agents.exports.rows import rows_of
+from agents.exports.rows import count_of, rows_of
 from agents.exports.tables import CSV_TABLES, FORMATS, TABLES
 from agents.replay import replay_draws
 from agents.report import report
@@ -44,7 +44,7 @@ class Groups(APIView):
             *PAGE,
             OpenApiParameter("state", str, enum=group_queries.STATES),
             OpenApiParameter("kind", str, enum=["training", "evaluation"]),
-            OpenApiParameter("unresolved", bool, description="1: only groups with unresolved executions."),
+            OpenApiParameter("unresolved", bool, description="Only groups with unresolved executions."),
             OpenApiParameter("q", str),
         ],
         responses={200: serializers.paged("Group", shapes.Group), **PROBLEMS},
@@ -201,7 +201,10 @@ class Export(APIView):
         },
     )
     def get(self, request: Request, run_id: int, table: str, extension: str) -> Any:
-        """One table of the run's ended executions as a stream, filtered like the list. CSV only of flat tables."""
+        """One table of the run's ended executions as a stream, filtered like the list. CSV only of flat tables.
+
+        `X-Total-Rows` says how many rows it has; how many bytes, nobody knows before they are made.
+        """
         run = access.run_for(viewer_of(request), run_id)
         if table not in TABLES or extension not in FORMATS or (extension == "csv" and table not in CSV_TABLES):
             flat = f"; csv of {', '.join(sorted(CSV_TABLES))} only" if extension == "csv" else ""
@@ -213,6 +216,7 @@ class Export(APIView):
             content_type=CONTENT_TYPES[extension],
         )
         reply["Content-Disposition"] = f'attachment; filename="run-{run.pk}-{table}.{extension}"'
+        reply["X-Total-Rows"] = str(count_of(table, run, filters))
         return reply
 
 

@@ -16,13 +16,41 @@ from agents.web import access
 from agents.web import runs as run_queries
 from gyreweb.api import paging, serializers
 from gyreweb.api.auth import viewer_of
+from gyreweb.live.longpoll import MAX_WAIT_S
 from gyreweb.pages.facts import RunFacts
 
 PAGE = [OpenApiParameter("cursor", str), OpenApiParameter("limit", int)]
 IDEMPOTENCY = OpenApiParameter(
     "Idempotency-Key", str, OpenApiParameter.HEADER, description="The same key returns the run that it made before."
 )
+WAIT = OpenApiParameter(
+    "wait", int, description=f"Hold the answer back for up to so many seconds, at most {MAX_WAIT_S} (a long poll)."
+)
 PROBLEMS = dict.fromkeys((401, 403, 404, 409, 422), serializers.Problem)
+
+
+def check_wait(request: Request) -> None:
+    """The waiting itself is gyreweb.live.longpoll's."""
+    if paging.number_of(request, "wait") > MAX_WAIT_S:
+        raise ValidationError({"wait": f"at most {MAX_WAIT_S} seconds; ask again after that"})
+
+
+def project_of(viewer: access.Viewer, slug: str | None) -> Any:
+    """The project that is named, or the only one that the viewer sees."""
+    projects = access.visible_projects(viewer)
+    if slug:
+        found = projects.filter(slug=slug).first()
+        if found is None:
+            raise ValidationError({"project": f"{slug!r} does not exist"})
+        return found
+    first = list(projects[:2])
+    if len(first) > 1 and viewer.project_ids is not None:
+        raise ValidationError({"project": "say which: you see several projects"})
+    if first:
+        return first[0]
+    if viewer.project_ids is not None:
+        raise PermissionDenied("You are in no project, so you cannot launch runs; an administrator can add you to one.")
+    return default_project()
 
 
 class Runs(APIView):
@@ -30,7 +58,11 @@ class Runs(APIView):
 
     @extend_schema(
         operation_id="runs_list",
-        parameters=[*PAGE, OpenApiParameter("state", str), OpenApiParameter("q", str)],
+        parameters=[
+            *PAGE,
+            OpenApiParameter("state", str, enum=["live", *run_queries.STATES]),
+            OpenApiParameter("q", str),
+        ],
         responses={200: serializers.paged("Run", serializers.Run), 401: serializers.Problem, 422: serializers.Problem},
     )
     def get(self, request: Request) -> Response:
@@ -61,7 +93,7 @@ class Runs(APIView):
         if len(key) > 64:
             raise ValidationError({"Idempotency-Key": "at most 64 characters"})
         viewer, wanted = viewer_of(request), body.validated_data
-        project = self._project(viewer, wanted.get("project"))
+        project = project_of(viewer, wanted.get("project"))
         known = bool(key) and access.visible_runs(viewer).filter(project=project, idempotency_key=key).exists()
         run = launch_run(
             project=project,
@@ -73,40 +105,34 @@ class Runs(APIView):
         )
         return Response(serializers.RunDetail(run).data, status=200 if known else 201)
 
-    @staticmethod
-    def _project(viewer: access.Viewer, slug: str | None) -> Any:
-        projects = access.visible_projects(viewer)
-        if slug:
-            found = projects.filter(slug=slug).first()
-            if found is None:
-                raise ValidationError({"project": f"{slug!r} does not exist"})
-            return found
-        first = list(projects[:2])
-        if len(first) > 1 and viewer.project_ids is not None:
-            raise ValidationError({"project": "say which: you see several projects"})
-        if first:
-            return first[0]
-        if viewer.project_ids is not None:
-            raise PermissionDenied(
-                "You are in no project, so you cannot launch runs; an administrator can add you to one."
-            )
-        return default_project()
-
 
 class RunItem(APIView):
-    @extend_schema(operation_id="runs_get", responses={200: serializers.RunDetail, **PROBLEMS})
+    @extend_schema(
+        operation_id="runs_get",
+        parameters=[
+            WAIT,
+            OpenApiParameter("until", str, enum=["finished"], description="With `wait`: finished, failed or stopped."),
+        ],
+        responses={200: serializers.RunDetail, **PROBLEMS},
+    )
     def get(self, request: Request, run_id: int) -> Response:
+        """One run. With `wait`, as soon as it has ended, or as it is when the time is up."""
+        check_wait(request)
         return Response(serializers.RunDetail(access.run_for(viewer_of(request), run_id)).data)
 
 
 class RunEvents(APIView):
     @extend_schema(
         operation_id="runs_events",
-        parameters=[OpenApiParameter("after", int), OpenApiParameter("limit", int)],
+        parameters=[OpenApiParameter("after", int), OpenApiParameter("limit", int), WAIT],
         responses={200: serializers.Events, **PROBLEMS},
     )
     def get(self, request: Request, run_id: int) -> Response:
-        """Events with a seq greater than `after`, oldest first. The log has no gaps."""
+        """Events with a seq greater than `after`, oldest first. The log has no gaps.
+
+        With `wait`, as soon as there is one, or none when the time is up.
+        """
+        check_wait(request)
         run = access.run_for(viewer_of(request), run_id)
         after, limit = paging.number_of(request, "after"), paging.limit_of(request, 200)
         rows = run_queries.events_after(run, after, limit)

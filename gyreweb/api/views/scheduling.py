@@ -16,6 +16,7 @@ from agents.actions.errors import NotFound
 from agents.web import access
 from gyreweb.api import paging, serializers
 from gyreweb.api.auth import viewer_of
+from gyreweb.api.query import flag_of
 from gyreweb.api.views.runs import PAGE, PROBLEMS
 from scheduler.actions.release_override import release_override
 from scheduler.actions.set_override import set_override
@@ -95,9 +96,8 @@ class Decisions(APIView):
         """Newest first, refusals too."""
         run = access.run_for(viewer_of(request), run_id)
         limit = paging.limit_of(request)
-        accepted = {"true": True, "false": False}.get(request.query_params.get("accepted", "").lower())
         rows = decision_queries.decisions_of(
-            run, limit=limit + 1, before=paging.cursor_of(request), accepted=accepted,
+            run, limit=limit + 1, before=paging.cursor_of(request), accepted=flag_of(request, "accepted"),
             kind=request.query_params.get("kind", "")[:32],
         )  # fmt: skip
         next_key = rows[limit - 1].number if len(rows) > limit else None

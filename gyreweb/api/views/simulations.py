@@ -14,6 +14,7 @@ from agents.actions.errors import NotFound
 from agents.web import access
 from gyreweb.api import paging, serializers
 from gyreweb.api.auth import viewer_of
+from gyreweb.api.query import flag_of
 from gyreweb.api.views.runs import PAGE, PROBLEMS
 from scheduler.simulator.actions.delete_simulation import delete_simulation
 from scheduler.simulator.web import simulations as queries
@@ -101,7 +102,7 @@ class SimulatedDecisions(APIView):
         limit = paging.limit_of(request)
         rows = queries.decisions_of(
             run, limit=limit + 1, before=paging.cursor_of(request), kind=query.get("kind", "")[:32],
-            accepted={"true": True, "false": False}.get(query.get("accepted", "").lower()),
+            accepted=flag_of(request, "accepted"),
         )  # fmt: skip
         next_key = rows[limit - 1].number if len(rows) > limit else None
         return Response(paging.page(SimulatedDecision(rows[:limit], many=True).data, next_key))
