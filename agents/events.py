@@ -51,6 +51,7 @@ class EventKind(StrEnum):
     WEIGHTS_PUBLISHED = "weights_published"
     EVALUATION_FINISHED = "evaluation_finished"
     OVERRIDE_SET = "override_set"
+    OVERRIDE_EXTENDED = "override_extended"
     OVERRIDE_RELEASED = "override_released"
     ALARM_RAISED = "alarm_raised"
     ALARM_CLEARED = "alarm_cleared"

@@ -221,15 +221,42 @@ class Override(s.Serializer[Any]):
     released_at = s.DateTimeField(allow_null=True)
 
 
-class NewOverride(Body):
-    """What a person decides in the scheduler's place, with a reason and an expiry."""
+class OverrideOrder(Body):
+    """What a person decides in the scheduler's place."""
 
     kind = s.ChoiceField(["pin", "forbid_switch", "drain", "hold_dispatch", "setting"])
     cell_index = s.IntegerField(required=False, allow_null=True, default=None, min_value=0, max_value=4096)
     value = s.DictField(required=False, default=dict, help_text='pin: {"role"}; setting: {"name", "value"}')
+    unsafe = s.BooleanField(required=False, default=False)
+
+
+class NewOverride(OverrideOrder):
+    """What a person decides in the scheduler's place, with a reason and an expiry."""
+
     reason = s.CharField(max_length=500)
     expires_in_s = s.IntegerField(min_value=1, max_value=14 * 86_400, default=3600)
-    unsafe = s.BooleanField(required=False, default=False)
+
+
+class OverridePatch(Body):
+    """For how long an override holds from now on."""
+
+    expires_in_s = s.IntegerField(min_value=1, max_value=14 * 86_400)
+    row_version = s.IntegerField(required=False, min_value=1, max_value=2**31 - 1)
+
+
+class PreviewedDecision(s.Serializer[Any]):
+    kind = s.CharField(source="kind.value")
+    accepted = s.BooleanField()
+    cell_index = s.IntegerField(allow_null=True)
+    reason_code = s.CharField()
+    reason = s.CharField()
+
+
+class OverrideDifference(s.Serializer[Any]):
+    """What `decide` says at this moment, without the override and with it."""
+
+    without = PreviewedDecision(many=True)
+    with_it = PreviewedDecision(many=True)
 
 
 class AskWhatIf(Body):

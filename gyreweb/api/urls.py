@@ -21,6 +21,7 @@ v1 = [
     path("runs/<int:run_id>/decisions", scheduling.Decisions.as_view()),
     path("runs/<int:run_id>/batches", scheduling.Batches.as_view()),
     path("runs/<int:run_id>/overrides", scheduling.Overrides.as_view()),
+    path("runs/<int:run_id>/overrides/preview", scheduling.OverridePreview.as_view()),
     path("runs/<int:run_id>/overrides/<int:override_id>", scheduling.OverrideItem.as_view()),
     path("runs/<int:run_id>/groups", processing.Groups.as_view()),
     path("runs/<int:run_id>/reassess", processing.ReassessMany.as_view()),

@@ -17,6 +17,7 @@ from agents.web.runs import OutcomeCounts, StepReward
 from gyreweb.templatetags.gyre import duration
 from scheduler.config import RunConfig
 from scheduler.web import cells as cell_queries
+from scheduler.web import overrides as override_queries
 from trainers.web import batches as batch_queries
 from trainers.web.batches import Staleness
 
@@ -32,6 +33,7 @@ class Alarm:
     at: datetime | None = None
     link: str = ""
     link_text: str = "Show"
+    until: datetime | None = None
 
 
 class RunFacts:
@@ -73,7 +75,7 @@ class RunFacts:
 
     @cached_property
     def overrides(self) -> list[Any]:
-        return cell_queries.active_overrides(self.run, self.now)
+        return override_queries.in_force(self.run, self.now)
 
     @property
     def num_finished(self) -> int:
@@ -219,11 +221,11 @@ class RunFacts:
             Alarm(
                 f"override_{row.pk}",
                 "note",
-                f"Override: {row.get_kind_display().lower()}"
-                + (f" on cell {row.cell_index}" if row.cell_index is not None else ""),
-                f"by {row.owner.get_username()} until {row.expires_at:%H:%M} UTC: “{row.reason}”",
+                f"Override: {override_queries.words(row, self.config, self.cells)}",
+                f"by {row.owner.get_username()}: “{row.reason}”",
                 row.created_at,
-                self._url("decisions"),
+                self._url("overrides"),
+                until=row.expires_at,
             )
             for row in self.overrides
         ]

@@ -89,7 +89,9 @@ def _batches(facts: RunFacts) -> dict[str, Any]:
     }
 
 
-EVERY_PAGE = frozenset({"run", "executions", "groups", "cells", "decisions", "batches", "report", "config", "what_if"})
+EVERY_PAGE = frozenset(
+    {"run", "executions", "groups", "cells", "decisions", "overrides", "batches", "report", "config", "what_if"}
+)
 FRAGMENTS = (
     Fragment("state", "pages/_state.html", EVERY_PAGE, STATE_EVENTS, _facts),
     Fragment(

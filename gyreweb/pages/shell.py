@@ -19,8 +19,8 @@ from agents.web.runs import state_counts
 THEMES = ("auto", "light", "dark")
 TABS = (
     ("run", "Overview"), ("executions", "Executions"), ("groups", "Groups"), ("cells", "Cells"),
-    ("decisions", "Decisions"), ("batches", "Batches"), ("what_if", "What-if"), ("report", "Report"),
-    ("config", "Config"),
+    ("decisions", "Decisions"), ("overrides", "Overrides"), ("batches", "Batches"), ("what_if", "What-if"),
+    ("report", "Report"), ("config", "Config"),
 )  # fmt: skip
 
 

@@ -3,7 +3,19 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
-from gyreweb.pages.views import execution, executions, groups, launch, report, run, runs, sign_in, simulations, tabs
+from gyreweb.pages.views import (
+    execution,
+    executions,
+    groups,
+    launch,
+    overrides,
+    report,
+    run,
+    runs,
+    sign_in,
+    simulations,
+    tabs,
+)
 
 urlpatterns = [
     path("login/", sign_in.SignIn.as_view(), name="login"),
@@ -20,6 +32,10 @@ urlpatterns = [
     path("runs/<int:run_id>/cells/", tabs.cells, name="cells"),
     path("runs/<int:run_id>/decisions/", tabs.decisions, name="decisions"),
     path("runs/<int:run_id>/decisions/<int:number>.json", tabs.decision_inputs, name="decision_inputs"),
+    path("runs/<int:run_id>/overrides/", overrides.overrides, name="overrides"),
+    path("runs/<int:run_id>/overrides/preview/", overrides.preview, name="preview_override"),
+    path("runs/<int:run_id>/overrides/<int:override_id>/extend/", overrides.extend, name="extend_override"),
+    path("runs/<int:run_id>/overrides/<int:override_id>/release/", overrides.release, name="release_override"),
     path("runs/<int:run_id>/batches/", tabs.batches, name="batches"),
     path("runs/<int:run_id>/config/", tabs.config, name="config"),
     path("runs/<int:run_id>/what-if/", include("gyreweb.pages.what_if_urls")),

@@ -14,6 +14,7 @@ TOPICS = {
     EventKind.ALARM_RAISED: "alarm.raised",
     EventKind.ALARM_CLEARED: "alarm.cleared",
     EventKind.OVERRIDE_SET: "override.set",
+    EventKind.OVERRIDE_EXTENDED: "override.extended",
     EventKind.OVERRIDE_RELEASED: "override.released",
 }
 TEST = "webhook.test"

@@ -5,18 +5,16 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents import events
-from agents.actions.errors import NotFound, Refused
+from scheduler.actions.set_override import locked_override
 from scheduler.models import Override
 
 
-def release_override(override: Override, *, user: AbstractBaseUser | None, reason: str = "") -> Override:
-    """Raises Refused when it is over already."""
+def release_override(
+    override: Override, *, user: AbstractBaseUser | None, reason: str = "", row_version: int | None = None
+) -> Override:
+    """`row_version`: what the person saw. Raises Refused when it is over already or was changed since."""
     with transaction.atomic():
-        row = Override.objects.select_for_update(no_key=True).filter(pk=override.pk).first()
-        if row is None:
-            raise NotFound(f"override {override.pk} does not exist")
-        if row.released_at is not None or row.expires_at <= timezone.now():
-            raise Refused(f"override {row.pk} is over already")
+        row = locked_override(override.pk, row_version)
         row.released_at = timezone.now()
         row.row_version += 1
         row.save(update_fields=["released_at", "row_version"])

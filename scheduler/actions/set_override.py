@@ -1,5 +1,7 @@
 """Set an override: a person's word over the scheduler's, with owner, reason and expiry (docs/algorithms.md §9)."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,7 +18,7 @@ from scheduler.core.decisions import Decision
 from scheduler.core.overrides import SETTING
 from scheduler.core.policies import policy_of
 from scheduler.core.settings import setting_problem
-from scheduler.core.snapshot import ROLLOUT, TRAINING
+from scheduler.core.snapshot import ROLLOUT, TRAINING, Snapshot
 from scheduler.core.snapshot import Override as OverrideFact
 from scheduler.models import Cell, Override
 from scheduler.observe import observe
@@ -27,10 +29,25 @@ Kind = Override.Kind
 
 @dataclass(frozen=True)
 class Preview:
-    """What `decide` says now, and what it would say with the override."""
+    """What `decide` says now, and what it would say with the overrides, which have no numbers yet."""
 
     without: list[Decision]
     with_it: list[Decision]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, orders: Sequence[OverrideFact]) -> "Preview":
+        policy, now_s = policy_of(snapshot.policy_kind), snapshot.taken_at_s
+        overridden = replace(snapshot, overrides=(*snapshot.overrides, *orders))
+        named = [
+            replace(decision, reason=_PREVIEWED.sub("this override", decision.reason))
+            for decision in decide(overridden, policy, now_s)
+        ]
+        return cls(decide(snapshot, policy, now_s), named)
+
+
+#: The number of an override that is only previewed: sentences do not name it.
+PREVIEW_ID = 0
+_PREVIEWED = re.compile(rf"\boverride {PREVIEW_ID}\b")
 
 
 def set_override(
@@ -83,7 +100,7 @@ def preview_override(
         raise NotFound(f"run {run.pk} does not exist")
     snapshot = observation.snapshot
     fact = OverrideFact(
-        id=max((o.id for o in snapshot.overrides), default=0) + 1,
+        id=PREVIEW_ID,
         kind=kind,
         expires_at_s=snapshot.taken_at_s + 3600.0,
         cell_index=cell_index,
@@ -92,14 +109,32 @@ def preview_override(
         number=float(wanted.get("value", 0.0)),
         unsafe=unsafe,
     )
-    policy, now_s = policy_of(snapshot.policy_kind), snapshot.taken_at_s
-    overridden = replace(snapshot, overrides=(*snapshot.overrides, fact))
-    return Preview(decide(snapshot, policy, now_s), decide(overridden, policy, now_s))
+    return Preview.of(snapshot, [fact])
+
+
+def locked_override(override_id: int, row_version: int | None) -> Override:
+    """The row, locked for a change by somebody who saw it at `row_version` (None: does not say).
+
+    Raises NotFound, or Refused when it is over or was changed since.
+    """
+    row = Override.objects.select_for_update(no_key=True).filter(pk=override_id).first()
+    if row is None:
+        raise NotFound(f"override {override_id} does not exist")
+    if row.released_at is not None or row.expires_at <= timezone.now():
+        raise Refused(f"override {row.pk} is over already")
+    if row_version is not None and row_version != row.row_version:
+        raise Refused(f"override {row.pk} was changed by somebody else meanwhile; look at it again")
+    return row
 
 
 def must_go_on(run: Run) -> None:
     if run.state not in Run.LIVE_STATES:
         raise Refused(f"run {run.pk} is {run.state}; overrides need a run that goes on")
+
+
+def check_expiry(expires_at: datetime) -> None:
+    if not timezone.now() < expires_at <= timezone.now() + MAX_DURATION:
+        raise Refused(f"expires_at must lie in the future, at most {MAX_DURATION.days} days ahead")
 
 
 def _check(
@@ -111,8 +146,7 @@ def _check(
     if not reason.strip():
         raise Refused("an override needs a reason")
     check_reason(reason)
-    if not timezone.now() < expires_at <= timezone.now() + MAX_DURATION:
-        raise Refused(f"expires_at must lie in the future, at most {MAX_DURATION.days} days ahead")
+    check_expiry(expires_at)
     if cell_index is not None and not Cell.objects.filter(run=run, index=cell_index).exists():
         raise Refused(f"run {run.pk} has no cell {cell_index}")
     if kind in (Kind.PIN, Kind.DRAIN) and cell_index is None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from agents.models import Run
-from scheduler.models import Cell, Evaluation, Override, RoleChange
+from scheduler.models import Cell, Evaluation, RoleChange
 
 #: A cell whose agent was not heard from for this long is shown as stale.
 STALE_AFTER_S = 15
@@ -107,17 +107,8 @@ def evaluations_of_runs(run_ids: list[int]) -> dict[int, list[Evaluation]]:
     return found
 
 
-def active_overrides(run: Run, now: datetime) -> list[Override]:
-    rows = Override.objects.filter(run=run, released_at__isnull=True, expires_at__gt=now)
-    return list(rows.select_related("owner").order_by("-id"))
-
-
 def is_stale(cell: Cell, now: datetime) -> bool:
     """True for a cell that should be talking and was not heard from."""
     if cell.role in (Cell.Role.STOPPED, Cell.Role.LOST) or cell.heartbeat_at is None:
         return False
     return (now - cell.heartbeat_at).total_seconds() > STALE_AFTER_S
-
-
-def override_of(run: Run, override_id: int) -> Override | None:
-    return Override.objects.filter(run=run, pk=override_id).select_related("owner").first()

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from django.db.models import QuerySet
 
 from agents.models import Run
+from scheduler.actions.set_override import Preview
 from scheduler.models import Cell, Decision
 
 PAGE_SIZE = 100
@@ -116,6 +117,25 @@ def sentence(decision: DecisionLike, at: datetime | float, names: dict[int, str]
         if decision.cell_index is not None:
             head = f"{head}, {names.get(decision.cell_index, f'cell {decision.cell_index}')}"
     return Sentence(decision.number, at, tone, tag, head, why, decision.accepted, decision.params)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a preview changes: (accepted, reason) of decisions that come and that go, and how many stay."""
+
+    new: list[tuple[bool, str]]
+    gone: list[tuple[bool, str]]
+    num_same: int
+
+
+def difference(preview: Preview) -> Difference:
+    without = [(d.accepted, typeset(d.reason)) for d in preview.without]
+    with_it = [(d.accepted, typeset(d.reason)) for d in preview.with_it]
+    return Difference(
+        new=[line for line in with_it if line not in without],
+        gone=[line for line in without if line not in with_it],
+        num_same=sum(line in without for line in with_it),
+    )
 
 
 def typeset(reason: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -71,6 +72,8 @@ def _happen(run: Run, kind: EventKind) -> None:
         run.evaluations.update(reward_mean=0.987)
     elif kind == EventKind.OVERRIDE_SET:
         demo_override(run)
+    elif kind == EventKind.OVERRIDE_EXTENDED:
+        Override.objects.filter(run=run).update(expires_at=timezone.now() + timedelta(hours=9))
     elif kind == EventKind.OVERRIDE_RELEASED:
         Override.objects.filter(run=run).update(released_at=timezone.now())
     elif kind in fragments.ALARM_EVENTS:

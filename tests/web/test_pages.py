@@ -99,7 +99,11 @@ def test_alarms_stand_first_and_the_worst_on_top(browser: Client, run: Run) -> N
     assert tones == sorted(tones, key=["bad", "warn", "note"].index)
     text = reply.content.decode()
     assert "out of memory" in text
-    assert text.index("false forks") < text.index("Override: pin on cell 1") < text.index("Waterlevel and cells")
+    assert (
+        text.index("false forks")
+        < text.index("Override: cell 1 is pinned to rollout")
+        < text.index("Waterlevel and cells")
+    )
 
 
 def test_pages_carry_no_inline_script_or_style_and_a_strict_policy(browser: Client, run: Run) -> None:

@@ -18,10 +18,12 @@ from gyreweb.api import paging, serializers
 from gyreweb.api.auth import viewer_of
 from gyreweb.api.query import flag_of
 from gyreweb.api.views.runs import PAGE, PROBLEMS
+from scheduler.actions.extend_override import extend_override
 from scheduler.actions.release_override import release_override
-from scheduler.actions.set_override import set_override
+from scheduler.actions.set_override import preview_override, set_override
 from scheduler.web import cells as cell_queries
 from scheduler.web import decisions as decision_queries
+from scheduler.web import overrides as override_queries
 from trainers.web import batches as batch_queries
 
 
@@ -123,7 +125,7 @@ class Overrides(APIView):
     def get(self, request: Request, run_id: int) -> Response:
         """Overrides in force."""
         run = access.run_for(viewer_of(request), run_id)
-        rows = cell_queries.active_overrides(run, timezone.now())
+        rows = override_queries.in_force(run, timezone.now())
         return Response(paging.page(serializers.Override(rows, many=True).data, None))
 
     @extend_schema(
@@ -142,14 +144,51 @@ class Overrides(APIView):
 
 
 class OverrideItem(APIView):
-    scopes: ClassVar = {"DELETE": access.OPERATE}
+    scopes: ClassVar = {"DELETE": access.OPERATE, "PATCH": access.OPERATE}
 
     @extend_schema(operation_id="overrides_release", responses={200: serializers.Override, **PROBLEMS})
     def delete(self, request: Request, run_id: int, override_id: int) -> Response:
         """End an override before it expires."""
         viewer = viewer_of(request)
         run = access.run_for(viewer, run_id)
-        row = cell_queries.override_of(run, override_id)
-        if row is None:
-            raise NotFound(f"override {override_id} does not exist")
-        return Response(serializers.Override(release_override(row, user=viewer.user)).data)
+        return Response(serializers.Override(release_override(_override(run, override_id), user=viewer.user)).data)
+
+    @extend_schema(
+        operation_id="overrides_extend",
+        request=serializers.OverridePatch,
+        responses={200: serializers.Override, **PROBLEMS},
+    )
+    def patch(self, request: Request, run_id: int, override_id: int) -> Response:
+        """Let an override hold for so long from now on. `row_version` refuses when somebody changed it meanwhile."""
+        viewer = viewer_of(request)
+        run = access.run_for(viewer, run_id)
+        body = serializers.OverridePatch(data=request.data)
+        body.is_valid(raise_exception=True)
+        wanted = body.validated_data
+        row = extend_override(
+            _override(run, override_id), user=viewer.user, row_version=wanted.get("row_version"),
+            expires_at=timezone.now() + timedelta(seconds=wanted["expires_in_s"]),
+        )  # fmt: skip
+        return Response(serializers.Override(row).data)
+
+
+def _override(run: Any, override_id: int) -> Any:
+    row = override_queries.override_of(run, override_id)
+    if row is None:
+        raise NotFound(f"override {override_id} does not exist")
+    return row
+
+
+class OverridePreview(APIView):
+    @extend_schema(
+        operation_id="overrides_preview",
+        request=serializers.OverrideOrder,
+        responses={200: serializers.OverrideDifference, **PROBLEMS},
+    )
+    def post(self, request: Request, run_id: int) -> Response:
+        """What the scheduler would decide otherwise at this moment with this override. Changes nothing."""
+        run = access.run_for(viewer_of(request), run_id)
+        body = serializers.OverrideOrder(data=request.data)
+        body.is_valid(raise_exception=True)
+        found = preview_override(run, **body.validated_data)
+        return Response(serializers.OverrideDifference(found).data)

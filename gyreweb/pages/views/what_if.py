@@ -24,7 +24,7 @@ from scheduler.simulator.actions.start_what_if import start_what_if
 from scheduler.simulator.web import what_ifs
 from scheduler.simulator.whatif.question import describe
 from scheduler.simulator.whatif.reading import present
-from scheduler.web.decisions import typeset
+from scheduler.web.decisions import difference
 
 ACTS = {"cancel": cancel_what_if, "resume": resume_what_if}
 
@@ -134,14 +134,8 @@ def preview(request: HttpRequest, run_id: int, what_if_id: int, number: int) -> 
     except Refused as error:
         context["refused"] = str(error)
     else:
-        without = [(d.accepted, typeset(d.reason)) for d in found.without]
-        with_it = [(d.accepted, typeset(d.reason)) for d in found.with_it]
-        context |= {
-            "gone": [line for line in without if line not in with_it],
-            "new": [line for line in with_it if line not in without],
-            "num_same": sum(line in without for line in with_it),
-        }
-    return show(request, "pages/_what_if_preview.html", context, run=run, section="what_if")
+        context["difference"] = difference(found)
+    return show(request, "pages/_preview.html", context, run=run, section="what_if")
 
 
 @page

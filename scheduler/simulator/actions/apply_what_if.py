@@ -1,17 +1,13 @@
 """Apply a point of a what-if to its live run: one override per setting, by the action that sets any override."""
 
-from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 
 from agents.actions.errors import NotFound, Refused
-from scheduler.actions.set_override import Preview, must_go_on, set_override
-from scheduler.core.decide import decide
+from scheduler.actions.set_override import PREVIEW_ID, Preview, must_go_on, set_override
 from scheduler.core.overrides import SETTING
-from scheduler.core.policies import policy_of
 from scheduler.core.settings import setting_problem
 from scheduler.core.snapshot import Override as OverrideFact
 from scheduler.models import Override, WhatIfPoint
@@ -39,17 +35,15 @@ def preview_what_if(point: WhatIfPoint) -> Preview:
     if observation is None:
         raise NotFound(f"run {point.what_if.run_id} does not exist")
     snapshot = observation.snapshot
-    policy, now_s = policy_of(snapshot.policy_kind), snapshot.taken_at_s
-    newest = max((order.id for order in snapshot.overrides), default=0)
-    orders = tuple(
-        _order(newest + place, name, value, now_s) for place, (name, value) in enumerate(point.changes.items(), start=1)
+    return Preview.of(
+        snapshot,
+        [
+            OverrideFact(
+                id=PREVIEW_ID, kind=SETTING, expires_at_s=snapshot.taken_at_s + 3600.0, name=name, number=float(value)
+            )
+            for name, value in point.changes.items()
+        ],
     )
-    overridden = replace(snapshot, overrides=(*snapshot.overrides, *orders))
-    return Preview(decide(snapshot, policy, now_s), decide(overridden, policy, now_s))
-
-
-def _order(number: int, name: str, value: Any, now_s: float) -> OverrideFact:
-    return OverrideFact(id=number, kind=SETTING, expires_at_s=now_s + 3600.0, name=name, number=float(value))
 
 
 def _check(point: WhatIfPoint) -> None:
