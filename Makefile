@@ -15,7 +15,7 @@ setup:  ## Install packages into .venv (seconds when nothing has changed)
 setup-dev:  ## The same, with what tests and checks need
 	@$(PYTHON) -m gyreweb.setup --dev
 
-up: setup  ## Start everything and show a run; Ctrl-C stops. ONCE=1 [SEED=n] [PRESET=name] runs it to its end
+up: setup  ## Start all; trains at the first start, or with PRESET=name, SEED=n. Ctrl-C stops. ONCE=1: to the run's end
 	@$(VENV_PYTHON) -m gyreweb.supervisor up
 
 stop:  ## Stop what `make up` started, from another terminal
@@ -27,8 +27,8 @@ status:  ## What runs, and where
 clean-data:  ## Delete all runs, logs and checkpoints in GYRE_HOME (asks first; YES=1 does not)
 	@$(VENV_PYTHON) -m gyreweb.supervisor clean-data
 
-test: setup-dev  ## Run the tests. ARGS="-m core" those without servers; tiers: tests/tiers.py
-	@$(VENV_PYTHON) -m pytest $(ARGS)
+test: setup-dev  ## Run the tests, JOBS=2 side by side. ARGS="-m core" those without servers; tiers: tests/tiers.py
+	@.ci/tests $(ARGS)
 
 test-harnesses: setup-dev  ## Install the harnesses and play every scene with each. ARGS="-k claude-code" picks some
 	@GYRE_TEST_HARNESSES=1 $(VENV_PYTHON) -m pytest tests/harness_programs -q $(ARGS)

@@ -6,7 +6,7 @@ the class of those that it reads, and takes them out of the whole.
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
@@ -25,6 +25,10 @@ MAX_NUMBER = 10**9
 MAX_TEXT = 4_096
 
 Role = Literal["main", "main-summary", "sub-agent", "sub-agent-summary"]
+if TYPE_CHECKING:  # which harnesses there are is known at run time only
+    HarnessName = str
+else:
+    HarnessName = Literal[HARNESSES]
 
 
 class BadConfig(ValueError):
@@ -118,7 +122,7 @@ class AgentSettings(PolicySettings):
     """Tasks and harness, limits, verdicts and rewards, selection, and what is kept."""
 
     task_set: str = Field("quickstart", description="Name of an imported task set, or the path of one.")
-    harness: Literal[HARNESSES] = Field("reference", description="The black box that does the task.")
+    harness: HarnessName = Field("reference", description="The black box that does the task.")
     harness_version: str = Field(
         "",
         pattern=VERSION_PATTERN,

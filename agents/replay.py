@@ -83,8 +83,8 @@ def differences(recorded: Any, replayed: Any, where: str = "") -> Iterator[Diffe
             yield from differences(recorded.get(name), replayed.get(name), inner)
     elif isinstance(recorded, list) and isinstance(replayed, list):
         for index in range(max(len(recorded), len(replayed))):
-            sides = (side[index] if index < len(side) else None for side in (recorded, replayed))
-            yield from differences(*sides, f"{where}[{index}]")
+            left, right = (side[index] if index < len(side) else None for side in (recorded, replayed))
+            yield from differences(left, right, f"{where}[{index}]")
     elif recorded != replayed:
         yield Difference(where, recorded, replayed)
 

@@ -184,8 +184,7 @@ def _ports() -> Iterator[Finding]:
         mine = record.read(env.home())
         yield Finding("ports", Level.OK, f"in use by the Gyre that runs here{f': {mine.web}' if mine else ''}")
         return
-    for variable, default in (("GYRE_WEB_PORT", 8700), ("GYRE_PROXY_PORT", 8701)):
-        port = env.port(variable, default)
+    for variable, port in (("GYRE_WEB_PORT", env.web_port()), ("GYRE_PROXY_PORT", env.proxy_port())):
         if ports.is_free(port):
             yield Finding(variable, Level.OK, f"{port} is free")
         else:
@@ -198,7 +197,7 @@ def _listeners() -> Iterator[Finding]:
     if reach.is_loopback(host):
         yield Finding("dashboard", Level.OK, f"listens on {host}: only this machine reaches it")
     else:
-        https, behind_proxy = env.flag("GYRE_HTTPS", default=True), env.flag("GYRE_BEHIND_PROXY")
+        https, behind_proxy = env.https(), env.behind_proxy()
         problem = reach.problem_with_host(host) or reach.problem_with_plain_http(host, https, behind_proxy)
         level = Level.MISSING if problem else Level.WARNING
         yield Finding(

@@ -1,10 +1,14 @@
-"""Environment variables, read loudly: a value that does not parse stops the process with the variable's name."""
+"""Environment variables, read loudly: a value that does not parse stops the process with the variable's name.
+
+What several modules read is read by one function here, which knows its default.
+"""
 
 import os
 import re
 from pathlib import Path
 
 MAX_PORT = 65535
+MAX_PROXIES = 64
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 REPO_ROOT = Path(__file__).resolve().parent.parent
 
@@ -57,6 +61,36 @@ def flag(name: str, default: bool = False) -> bool:
     if raw in ("1", "true", "yes", "on"):
         return True
     raise BadEnvironment(f"{name}={raw!r} is not one of 0, 1, true, false, yes, no, on, off")
+
+
+def web_port() -> int:
+    return port("GYRE_WEB_PORT", 8700)
+
+
+def proxy_port() -> int:
+    """Of the first proxy; further ones have the ports after it."""
+    return port("GYRE_PROXY_PORT", 8701)
+
+
+def num_proxies() -> int:
+    return integer("GYRE_PROXIES", 1, lowest=1, highest=MAX_PROXIES)
+
+
+def db_pool_size() -> int:
+    """0: no pool."""
+    return integer("GYRE_DB_POOL_SIZE", 0, lowest=0)
+
+
+def https() -> bool:
+    return flag("GYRE_HTTPS", default=True)
+
+
+def behind_proxy() -> bool:
+    return flag("GYRE_BEHIND_PROXY")
+
+
+def debug() -> bool:
+    return flag("GYRE_DEBUG")
 
 
 def home() -> Path:

@@ -8,6 +8,7 @@ import uvicorn
 
 from agents.serving.connections import IDLE_S, guarded
 from agents.serving.descriptors import connections_for, raise_limit
+from gyreweb import env
 
 GRACE_S = 3
 
@@ -15,7 +16,7 @@ GRACE_S = 3
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m gyreweb.serve", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8700)
+    parser.add_argument("--port", type=int, default=env.web_port())
     options = parser.parse_args()
     uvicorn.run(
         "gyreweb.asgi:application",

@@ -4,16 +4,17 @@ import secrets
 from datetime import timedelta
 from urllib.parse import unquote, urlsplit
 
+from agents.room import DEFAULT_MIN_FREE_MB, MIN_FREE_VARIABLE
 from gyreweb import env, homefolder, reach
 
 BASE_DIR = env.REPO_ROOT
 GYRE_HOME = homefolder.prepared(env.home())
-DEBUG = env.flag("GYRE_DEBUG")
+DEBUG = env.debug()
 
 HOST = env.text("GYRE_HOST", "127.0.0.1")
-WEB_PORT = env.port("GYRE_WEB_PORT", 8700)
-PROXY_PORT = env.port("GYRE_PROXY_PORT", 8701)
-MIN_FREE_MB = env.integer("GYRE_MIN_FREE_MB", 256, lowest=1)  # here only checked: agents.room reads it in every process
+WEB_PORT = env.web_port()
+PROXY_PORT = env.proxy_port()
+env.integer(MIN_FREE_VARIABLE, DEFAULT_MIN_FREE_MB, lowest=1)  # only checked: agents.room reads it in every process
 PROXY_SOCKET = GYRE_HOME / "run" / "proxy.sock"
 
 
@@ -94,7 +95,7 @@ TEMPLATES = [
 def _database() -> dict[str, object]:
     """From `DATABASE_URL`. The embedded server sets that variable itself (gyreweb.embedded)."""
     # For processes with many threads that touch the database briefly.
-    size = env.integer("GYRE_DB_POOL_SIZE", 0, lowest=0)
+    size = env.db_pool_size()
     pool = {"pool": {"min_size": -(-size // 2), "max_size": size, "timeout": 30}} if size else {}
     url = urlsplit(env.text("DATABASE_URL", "postgresql://postgres@127.0.0.1:5432/gyre"))
     return {
@@ -131,8 +132,8 @@ LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/login/"
 
 # Safe by default. Plain http on loopback needs GYRE_HTTPS=0, which `make up` sets for its own address.
-HTTPS = env.flag("GYRE_HTTPS", default=True)
-BEHIND_PROXY = env.flag("GYRE_BEHIND_PROXY")
+HTTPS = env.https()
+BEHIND_PROXY = env.behind_proxy()
 if not HTTPS and (problem := reach.problem_with_plain_http(HOST, HTTPS, BEHIND_PROXY)):
     raise env.BadEnvironment(problem)
 SECURE_SSL_REDIRECT = HTTPS

@@ -6,10 +6,10 @@ Each process reads its own; a wrong value would otherwise come out in the log of
 from collections.abc import Callable, Iterator
 
 from agents.harness.sandbox import identity
+from agents.room import DEFAULT_MIN_FREE_MB, MIN_FREE_VARIABLE
 from gyreweb import env, reach
+from gyreweb.embedded import postgres, valkey
 from gyreweb.supervisor import cellnetwork
-
-MAX_PROXIES = 64
 
 
 def _sandbox_uid() -> None:
@@ -21,16 +21,16 @@ def _sandbox_uid() -> None:
 
 #: Read as the process reads them that uses them. Raises BadEnvironment.
 READERS: tuple[Callable[[], object], ...] = (
-    lambda: env.port("GYRE_WEB_PORT", 8700),
-    lambda: env.port("GYRE_PROXY_PORT", 8701),
-    lambda: env.port("GYRE_PG_PORT", 5432),
-    lambda: env.port("GYRE_VALKEY_PORT", 6379),
-    lambda: env.integer("GYRE_DB_POOL_SIZE", 0, lowest=0),
-    lambda: env.integer("GYRE_MIN_FREE_MB", 256, lowest=1),
-    lambda: env.integer("GYRE_PROXIES", 1, lowest=1, highest=MAX_PROXIES),
-    lambda: env.flag("GYRE_HTTPS", default=True),
-    lambda: env.flag("GYRE_BEHIND_PROXY"),
-    lambda: env.flag("GYRE_DEBUG"),
+    env.web_port,
+    env.proxy_port,
+    lambda: env.port(postgres.PORT_VARIABLE, 0),
+    lambda: env.port(valkey.PORT_VARIABLE, 0),
+    env.db_pool_size,
+    lambda: env.integer(MIN_FREE_VARIABLE, DEFAULT_MIN_FREE_MB, lowest=1),
+    env.num_proxies,
+    env.https,
+    env.behind_proxy,
+    env.debug,
     lambda: env.flag(reach.PLAIN_HTTP_VARIABLE),
     lambda: env.seconds("GYRE_PROXY_FIRST_TOKEN_S", 1.0),
     lambda: env.seconds("GYRE_PROXY_IDLE_TOKEN_S", 1.0),

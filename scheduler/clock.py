@@ -16,11 +16,11 @@ class ClockWatch:
     _offset_s: float | None = None
 
     @property
-    def has_looked(self) -> bool:
+    def has_begun(self) -> bool:
         return self._offset_s is not None
 
     def jump_s(self, monotonic_s: float, database_s: float) -> float:
-        """By how much the database's clock has jumped since the last look; 0.0 when it has not."""
+        """By how much the database's clock has jumped since the last call; 0.0 when it has not."""
         before_s, self._offset_s = self._offset_s, database_s - monotonic_s
         jump_s = 0.0 if before_s is None else self._offset_s - before_s
         return jump_s if abs(jump_s) > MAX_SKEW_S else 0.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import ConfigDict, Field, model_validator
@@ -15,13 +15,17 @@ from pydantic import ConfigDict, Field, model_validator
 from agents.config import AgentSettings, Settings
 from agents.config import BadConfig as BadConfig
 from scheduler.core.policies import REGISTRY
+from scheduler.core.settings import misfit
 from trainers.config import TrainingSettings
 
 PRESET_DIR = Path(__file__).parent / "presets"
 #: Settings that are no more, with the one value they had: runs of earlier versions name them.
 RETIRED = {"top_p": 1.0}
 
-PolicyKind = Literal[tuple(REGISTRY)]  # type: ignore[valid-type]
+if TYPE_CHECKING:  # which policies there are is known at run time only
+    PolicyKind = str
+else:
+    PolicyKind = Literal[tuple(REGISTRY)]
 
 
 class SchedulingSettings(Settings):
@@ -46,22 +50,8 @@ class SchedulingSettings(Settings):
 
     @model_validator(mode="after")
     def _bursts_and_cells_fit(self) -> Self:
-        room, burst = (
-            self.cells * self.concurrency_per_cell,
-            (self.burst_batches * self.groups_per_batch * self.executions_per_group),
-        )
-        if self.burst_batches + self.burst_lead > self.max_staleness + 1:
-            raise ValueError(
-                f"burst_batches + burst_lead is {self.burst_batches + self.burst_lead}, "
-                f"at most max_staleness + 1 = {self.max_staleness + 1} keeps the staleness bound"
-            )
-        if burst > room:
-            raise ValueError(
-                f"a burst is burst_batches x groups_per_batch x executions_per_group = {burst} executions, "
-                f"but cells x concurrency_per_cell hold {room}"
-            )
-        if self.min_rollout_cells > self.cells:
-            raise ValueError(f"min_rollout_cells {self.min_rollout_cells} exceeds cells {self.cells}")
+        if problem := misfit(self):
+            raise ValueError(problem)
         if self.policy_kind.startswith("async") and self.cells < 2:
             raise ValueError(f"policy_kind {self.policy_kind} splits the cells and needs at least 2")
         if self.policy_kind == "async-best" and not self.training_cells:
@@ -69,8 +59,6 @@ class SchedulingSettings(Settings):
                 "policy_kind async-best needs training_cells, the best split; `manage.py simulate --policy async-best` "
                 "finds it"
             )
-        if self.training_cells >= self.cells:
-            raise ValueError(f"training_cells {self.training_cells} leaves no cell of {self.cells} for rollout")
         return self
 
 

@@ -32,16 +32,16 @@ class DecisionRows:
                 accepted=decision.accepted,
                 reason_code=decision.reason_code,
                 reason=decision.reason,
-                params=decision.params,
+                params=decision.stored_params(),
                 snapshot=None if self.stored or place else self._snapshot(),
             )
             for place, decision in enumerate(decisions)
         ]
         models.Decision.objects.bulk_create(rows)
         self.stored += rows
-        told = [d for d in decisions if d.kind not in QUIET]
-        if told:
-            events.record_all(self.run_id, [(EventKind.DECISION_MADE, _told(first, d)) for d in told])
+        announced = [row for row in rows if row.kind not in QUIET]
+        if announced:
+            events.record_all(self.run_id, [(EventKind.DECISION_MADE, _event_payload(row)) for row in announced])
 
     def _snapshot(self) -> dict[str, Any]:
         return {**self.observation.snapshot.to_json(), "rules": fingerprint()}
@@ -51,12 +51,12 @@ class DecisionRows:
 QUIET = (Kind.LAUNCH, Kind.LAUNCH_EVALUATION, Kind.ADMIT_GROUP, Kind.SEAL_BATCH, Kind.OPEN_BATCH)
 
 
-def _told(first: int, decision: Decision) -> dict[str, Any]:
+def _event_payload(row: models.Decision) -> dict[str, Any]:
     return {
-        "number": first,
-        "kind": decision.kind.value,
-        "cell": decision.cell_index,
-        "accepted": decision.accepted,
-        "code": decision.reason_code,
-        "reason": decision.reason,
+        "number": row.number,
+        "kind": row.kind,
+        "cell": row.cell_index,
+        "accepted": row.accepted,
+        "code": row.reason_code,
+        "reason": row.reason,
     }

@@ -7,7 +7,7 @@ Locks are taken in the order executions, groups, batch, run.
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from django.db import connection, transaction
@@ -21,7 +21,19 @@ from agents.models import Run
 from scheduler import models, wakes
 from scheduler.actions.end_evaluation import cancel_evaluation
 from scheduler.cells import tell_cells
-from scheduler.core.decisions import Decision, Kind
+from scheduler.core.decisions import (
+    AdmitGroup,
+    CancelEvaluation,
+    Decision,
+    DispatchBurst,
+    Kind,
+    Launch,
+    LaunchEvaluation,
+    OpenBatch,
+    RaiseAlarm,
+    ReserveCell,
+    StartEvaluation,
+)
 from scheduler.core.snapshot import ROLLOUT, STOPPED, TRAINING, Cell
 from scheduler.decision_rows import DecisionRows
 from scheduler.observe import Observation
@@ -46,19 +58,19 @@ class Work:
     batch_id: int | None = None
 
 
-def enact(run: Run, observation: Observation, decisions: Sequence[Decision], news: Sequence[Decision]) -> int:
-    """Carry out the accepted `decisions` in order, and store `news`; returns how many were carried out.
+def enact(run: Run, observation: Observation, decisions: Sequence[Decision], worth_storing: Sequence[Decision]) -> int:
+    """Carry out the accepted `decisions` in order, store `worth_storing` of them; returns how many were carried out.
 
     Stops at the first decision whose ground is gone: those after it may rely on it.
     """
     work, done = Work(run, observation), 0
     rows = DecisionRows(run.pk, observation)
-    refusals = [d for d in news if not d.accepted]
+    refusals = [d for d in worth_storing if not d.accepted]
     for decision in (d for d in decisions if d.accepted):
         try:
             with transaction.atomic():
                 _EFFECTS[decision.kind](work, decision)
-                if decision in news:
+                if decision in worth_storing:
                     rows.store([decision])
             done += 1
         except (GroundGone, Refused) as gone:
@@ -74,32 +86,25 @@ Effect = Callable[[Work, Decision], None]
 
 
 def _dispatch_burst(work: Work, decision: Decision) -> None:
-    params = decision.params
-    models.Burst.objects.create(
-        run=work.run,
-        number=params["number"],
-        version=params["version"],
-        num_groups=params["num_groups"],
-        groups_per_batch=params["groups_per_batch"],
-        executions_per_group=params["executions_per_group"],
-        max_staleness=params["max_staleness"],
-    )
+    burst = decision.expect(DispatchBurst)
+    models.Burst.objects.create(run=work.run, **asdict(burst))
     dispatch_training_groups(
         work.run,
-        num_groups=params["num_groups"],
-        executions_per_group=params["executions_per_group"],
-        burst=params["number"],
+        num_groups=burst.num_groups,
+        executions_per_group=burst.executions_per_group,
+        burst=burst.number,
     )
-    still = Run.objects.filter(pk=work.run.pk, state=Run.State.RUNNING, version=params["version"], dispatch_held=False)
+    still = Run.objects.filter(pk=work.run.pk, state=Run.State.RUNNING, version=burst.version, dispatch_held=False)
     _require(still.exists(), "the run was paused, held or stepped on")
 
 
 def _launch(work: Work, decision: Decision) -> None:
-    _queue(work.run, decision.params["count"], "training", None)
+    _queue(work.run, decision.expect(Launch).count, "training", None)
 
 
 def _launch_evaluation(work: Work, decision: Decision) -> None:
-    _queue(work.run, decision.params["count"], "evaluation", decision.params["evaluation"])
+    launch = decision.expect(LaunchEvaluation)
+    _queue(work.run, launch.count, "evaluation", launch.evaluation)
 
 
 #: The oldest dispatched executions may start: a worker takes them by lease.
@@ -121,12 +126,17 @@ def _queue(run: Run, count: int, kind: str, evaluation: int | None) -> None:
     wakes.wake_for(wakes.RUN_EXECUTION, num_queued)
 
 
-def _switch(work: Work, decision: Decision) -> None:
-    """Set the desired role; the cell's agent carries it out and reports (docs/algorithms.md §10)."""
-    _wish(work.run, _cell(work, decision), decision.params["to_role"], decision.reason)
+def _leave_rollout(work: Work, decision: Decision) -> None:
+    _set_desired_role(work, decision, TRAINING)
 
 
-def _wish(run: Run, cell: Cell, role: str, reason: str, evaluation: int | None = None) -> None:
+def _return_to_rollout(work: Work, decision: Decision) -> None:
+    _set_desired_role(work, decision, ROLLOUT)
+
+
+def _set_desired_role(work: Work, decision: Decision, role: str, evaluation: int | None = None) -> None:
+    """The cell's agent carries it out and reports (docs/algorithms.md §10)."""
+    run, cell = work.run, _cell(work, decision)
     rows = models.Cell.objects.filter(run=run, index=cell.index, epoch=cell.epoch, role=cell.role)
     changes: dict[str, Any] = {"desired_role": role}
     if evaluation is not None:
@@ -135,32 +145,30 @@ def _wish(run: Run, cell: Cell, role: str, reason: str, evaluation: int | None =
     if {cell.role, role} == {ROLLOUT, TRAINING}:
         row = models.Cell.objects.only("pk").get(run=run, index=cell.index)
         models.RoleChange.objects.create(cell=row, epoch=cell.epoch, from_role=cell.role, to_role=role)
-        payload = {"cell": cell.index, "from_role": cell.role, "to_role": role, "reason": reason}
+        payload = {"cell": cell.index, "from_role": cell.role, "to_role": role, "reason": decision.reason}
         events.record(run.pk, EventKind.ROLE_CHANGE_STARTED, payload)
     tell_cells(run.pk)
 
 
 def _drain(work: Work, decision: Decision) -> None:
-    _wish(work.run, _cell(work, decision), STOPPED, decision.reason)
+    _set_desired_role(work, decision, STOPPED)
 
 
 def _start_cell(work: Work, decision: Decision) -> None:
-    _wish(work.run, _cell(work, decision), ROLLOUT, decision.reason)
+    _set_desired_role(work, decision, ROLLOUT)
     wakes.wake(wakes.LAUNCH_CELLS, work.run.pk)
 
 
 def _open_batch(work: Work, decision: Decision) -> None:
-    params = decision.params
-    _require(Run.objects.filter(pk=work.run.pk, version=params["version"]).exists(), "the version has moved on")
-    work.batch_id = open_batch(work.run.pk, number=params["number"], burst=params["burst"], version=params["version"])
+    batch = decision.expect(OpenBatch)
+    _require(Run.objects.filter(pk=work.run.pk, version=batch.version).exists(), "the version has moved on")
+    work.batch_id = open_batch(work.run.pk, number=batch.number, burst=batch.burst, version=batch.version)
 
 
 def _admit_group(work: Work, decision: Decision) -> None:
-    burst = next(b for b in work.observation.snapshot.bursts if any(g.id == decision.params["group"] for g in b.ready))
-    admit_group(
-        _batch_id(work), decision.params["group"], j_max=decision.params["j_max"],
-        max_staleness=burst.max_staleness,
-    )  # fmt: skip
+    admitted = decision.expect(AdmitGroup)
+    burst = next(b for b in work.observation.snapshot.bursts if any(g.id == admitted.group for g in b.ready))
+    admit_group(_batch_id(work), admitted.group, j_max=admitted.j_max, max_staleness=burst.max_staleness)
 
 
 def _seal_batch(work: Work, decision: Decision) -> None:
@@ -176,26 +184,24 @@ def _batch_id(work: Work) -> int:
 
 
 def _start_evaluation(work: Work, decision: Decision) -> None:
-    params = decision.params
-    _require(Run.objects.filter(pk=work.run.pk, version=params["version"]).exists(), "the version has moved on")
-    groups = dispatch_evaluation_groups(work.run, evaluation=params["number"], num_tasks=params["num_tasks"])
-    models.Evaluation.objects.create(
-        run=work.run, number=params["number"], version=params["version"], num_tasks=len(groups)
-    )
-    _reserve(work, decision)
+    due = decision.expect(StartEvaluation)
+    _require(Run.objects.filter(pk=work.run.pk, version=due.version).exists(), "the version has moved on")
+    groups = dispatch_evaluation_groups(work.run, evaluation=due.number, num_tasks=due.num_tasks)
+    models.Evaluation.objects.create(run=work.run, number=due.number, version=due.version, num_tasks=len(groups))
+    _set_desired_role(work, decision, ROLLOUT, evaluation=due.number)
 
 
-def _reserve(work: Work, decision: Decision) -> None:
-    _wish(work.run, _cell(work, decision), ROLLOUT, decision.reason, evaluation=decision.params["number"])
+def _reserve_cell(work: Work, decision: Decision) -> None:
+    _set_desired_role(work, decision, ROLLOUT, evaluation=decision.expect(ReserveCell).number)
 
 
 def _cancel_evaluation(work: Work, decision: Decision) -> None:
-    cancel_evaluation(work.run, decision.params["number"], decision.reason)
+    cancel_evaluation(work.run, decision.expect(CancelEvaluation).number, decision.reason)
 
 
 def _raise_alarm(work: Work, decision: Decision) -> None:
     Run.objects.filter(pk=work.run.pk).update(dispatch_held=True)
-    payload = {"code": decision.params["alarm"], "message": decision.reason, "severity": "bad"}
+    payload = {"code": decision.expect(RaiseAlarm).alarm, "message": decision.reason, "severity": "bad"}
     events.record(work.run.pk, EventKind.ALARM_RAISED, payload)
 
 
@@ -213,15 +219,15 @@ def _finish_run(work: Work, decision: Decision) -> None:
 _EFFECTS: dict[Kind, Effect] = {
     Kind.DISPATCH_BURST: _dispatch_burst,
     Kind.LAUNCH: _launch,
-    Kind.LEAVE_ROLLOUT: _switch,
-    Kind.RETURN_TO_ROLLOUT: _switch,
+    Kind.LEAVE_ROLLOUT: _leave_rollout,
+    Kind.RETURN_TO_ROLLOUT: _return_to_rollout,
     Kind.DRAIN_CELL: _drain,
     Kind.START_CELL: _start_cell,
     Kind.OPEN_BATCH: _open_batch,
     Kind.ADMIT_GROUP: _admit_group,
     Kind.SEAL_BATCH: _seal_batch,
     Kind.START_EVALUATION: _start_evaluation,
-    Kind.RESERVE_CELL: _reserve,
+    Kind.RESERVE_CELL: _reserve_cell,
     Kind.LAUNCH_EVALUATION: _launch_evaluation,
     Kind.CANCEL_EVALUATION: _cancel_evaluation,
     Kind.RAISE_ALARM: _raise_alarm,

@@ -41,7 +41,7 @@ def active_run() -> Run | None:
     run = Run.objects.filter(state__in=ACTIVE).order_by("pk").first()
     if run is not None:
         return run
-    ended = Run.objects.filter(state__in=[State.FINISHED, State.STOPPED, State.FAILED])
+    ended = Run.objects.filter(state__in=[State.FINISHED, State.STOPPED])
     left_over = ended.filter(cells__role__in=[*UP, Cell.Role.STARTING]).order_by("pk").first()
     return left_over or Run.objects.filter(state=State.QUEUED).order_by("pk").first()
 
@@ -131,7 +131,7 @@ class Lifecycle:
             waited_s = (now - cell.role_since).total_seconds() if cell.role_since else for_s
             if min(waited_s, for_s) > START_S:
                 why = f": {cell.error}" if cell.error else ""
-                return f"{cell} did not come up within {START_S:g} s{why}; see logs/cell-{cell.index}.log"
+                return f"{cell} did not come up within {START_S:g} s{why}; see logs/cell-{self.run_id}-{cell.index}.log"
         return ""
 
     def _pause(self, run: Run, reason: str) -> None:

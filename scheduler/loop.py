@@ -86,9 +86,9 @@ class Loop:
             return
         snapshot = observation.snapshot
         decisions = decide(snapshot, policy_of(snapshot.policy_kind), snapshot.taken_at_s)
-        news = self.recorder.news(decisions, snapshot.taken_at_s)
-        if news or any(decision.accepted for decision in decisions):
-            enact(run, observation, decisions, news)
+        to_store = self.recorder.worth_storing(decisions, snapshot.taken_at_s)
+        if to_store or any(decision.accepted for decision in decisions):
+            enact(run, observation, decisions, to_store)
 
     def _chores(self, run: Run) -> None:
         self._watch_clock(run)
@@ -106,7 +106,7 @@ class Loop:
 
     def _watch_clock(self, run: Run) -> None:
         """Where the database's clock has jumped, what it says of workers, proxies and cells begins anew."""
-        is_first = not self.clock_watch.has_looked
+        is_first = not self.clock_watch.has_begun
         jump_s = self.clock_watch.jump_s(self.clock(), database_now_s())
         if jump_s:
             log.warning("the database's clock has jumped by %+.0f s: leases and heartbeats begin anew", jump_s)
@@ -142,7 +142,7 @@ class Loop:
                 events.record(self.lifecycle.run_id, events.EventKind.RUN_PAUSED, payload)
 
 
-def run_forever(stopping: Callable[[], bool], sleep: Callable[[float], None] = time.sleep) -> None:
+def run_forever(stopping: Callable[[], bool], sleep: Callable[[float], object] = time.sleep) -> None:
     """Lead whenever the lock is free, until `stopping`. Survives restarts of the database."""
     while not stopping():
         try:
@@ -174,7 +174,7 @@ def _connection_parameters() -> dict[str, Any]:
     return {name: parameters[name] for name in ("dbname", "user", "password", "host", "port") if name in parameters}
 
 
-def _lead(leader: psycopg.Connection, stopping: Callable[[], bool], sleep: Callable[[float], None]) -> None:
+def _lead(leader: psycopg.Connection, stopping: Callable[[], bool], sleep: Callable[[float], object]) -> None:
     loop = Loop()
     while not stopping():
         started_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""Rows to `Snapshot`: one statement, so one consistent picture, by the database's clock (docs/algorithms.md §9)."""
+"""Rows to `Snapshot`: one statement, so consistent in itself, by the database's clock (docs/algorithms.md §9)."""
 
 import json
 from dataclasses import dataclass

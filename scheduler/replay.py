@@ -57,7 +57,7 @@ def _evaluations(run_id: int) -> Iterator[list[Row]]:
 
 def _compare(rows: list[Row], again: list[Decision]) -> Iterator[str]:
     stored = [_key(row.kind, row.cell_index, row.accepted, row.reason, row.params) for row in rows]
-    made = [_key(d.kind.value, d.cell_index, d.accepted, d.reason, d.params) for d in again]
+    made = [_key(d.kind.value, d.cell_index, d.accepted, d.reason, d.stored_params()) for d in again]
     accepted = [key for key in made if key[2] and key[0] not in IN_WAVES]
     carried_out = [key for key in stored if key[2] and key[0] not in IN_WAVES]
     # An evaluation may have ended early because the world had moved on: then a prefix was carried out.

@@ -1,13 +1,16 @@
 """Real Postgres and Valkey for every test process, each with its own database and its own GYRE_HOME.
 
-Servers are shared by all test processes of a user and stop with the last one. The environment is set before Django's
-settings are loaded, so child processes that a test starts see the same servers and the same test database.
+Servers are shared by all test processes of a user and stop with the last one; processes that share one `pytest -n` have
+a Valkey each. The environment is set before Django's settings are loaded, so child processes that a test starts see the
+same servers and the same test database.
 """
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,9 +19,10 @@ import hypothesis
 import psycopg
 import pytest
 from psycopg import sql
+from xdist.remote import Producer
 
 from gyreweb import embedded
-from tests import tiers
+from tests import side_by_side, tiers
 
 DATABASE = f"test_gyre_{os.getpid()}"
 #: Nobody listens there: a test of a tier without servers that asks for a server fails.
@@ -42,18 +46,30 @@ def _drop_databases_of_dead_processes(url: str) -> None:
                 connection.execute(drop)
 
 
+def _folder(resources: ExitStack, prefix: str) -> Path:
+    """A new folder for as long as this process lives."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    resources.callback(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 def _servers(resources: ExitStack) -> tuple[str, str]:
     """Addresses of this process's database and of Valkey."""
-    urls = resources.enter_context(embedded.servers(_private_directory("gyre-test-servers"), scratch=True))
-    _drop_databases_of_dead_processes(urls.database)
+    if side_by_side.is_one_of_several():
+        # The process that deals out the tests has started Postgres and named it in the environment. Valkey cannot be
+        # shared: channels and queues are named after runs, and every database numbers its runs from 1.
+        del os.environ["REDIS_URL"]
+        urls = resources.enter_context(embedded.servers(_folder(resources, "gyre-test-valkey-"), scratch=True))
+    else:
+        urls = resources.enter_context(embedded.servers(_private_directory("gyre-test-servers"), scratch=True))
+        _drop_databases_of_dead_processes(urls.database)
     return urls.database.rsplit("/", 1)[0] + "/" + DATABASE, urls.redis
 
 
 def _enter_environment(with_servers: bool) -> None:
     resources = ExitStack()
     atexit.register(resources.close)
-    home = Path(tempfile.mkdtemp(prefix="gyre-test-"))
-    resources.callback(shutil.rmtree, home, ignore_errors=True)
+    home = _folder(resources, "gyre-test-")
     database, redis = _servers(resources) if with_servers else NOWHERE
     os.environ |= {
         "GYRE_HOME": str(home),
@@ -66,11 +82,21 @@ def _enter_environment(with_servers: bool) -> None:
     }
 
 
+def _make_django_quick() -> None:
+    from tests.support import quick_django  # loads what needs the settings
+
+    quick_django.make_quick()
+
+
 def pytest_plugin_registered(plugin: object) -> None:
     """As soon as this file is known, and so before those in folders are loaded, which import models."""
     if isinstance(plugin, pytest.Config):
         _enter_environment(with_servers=not tiers.needs_no_servers(plugin))
         django.setup()
+        _make_django_quick()
+        if side_by_side.deals_out(plugin):
+            # Whom this process starts would load Django's settings at once, and so before it has its own environment.
+            del os.environ["DJANGO_SETTINGS_MODULE"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -83,10 +109,29 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if tiers.holds_other_tiers_only(collection_path, config) else None
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and tests are never garbage: to look through them again and again takes a tenth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     for item in items:
         tiers.give_tier(item)
+    side_by_side.refuse_twins(items)
+    yield
+    if side_by_side.is_one_of_several():
+        items.sort(key=side_by_side.turn)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> side_by_side.Scheduling:
+    return side_by_side.Scheduling(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -114,6 +159,17 @@ def django_db_modify_db_settings() -> None:
 def gyre_home() -> Path:
     """This test process's GYRE_HOME."""
     return Path(os.environ["GYRE_HOME"])
+
+
+@pytest.fixture(scope="module")
+def one_torch_thread() -> Iterator[None]:
+    """For tensors so small that threads wait for each other longer than they work."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Which tier a test belongs to, and so what it may need. `-m core` needs no server and ends within seconds.
 
-A tier goes by folder, or by a mark in the module that names another; a test of `core` or `simulation` that asks for the
-database is of the tier `database`.
+A tier goes by folder or file, or by a mark in the module that names another; a test of `core` or `simulation` that asks
+for the database is of the tier `database`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ FOLDERS = {
     "platform": "platform",
     **dict.fromkeys(("faults", "security"), "faults"),
 }
+#: Files that need servers in folders of `core`, and that take long only to be read: `-m core` leaves them alone.
+FILES = dict.fromkeys(("api/test_schemathesis.py", "proxy/dialects/test_conformance.py"), "database")
 #: Seconds that a test of these tiers may take, fixtures included; `timeout` in pyproject.toml bounds all others.
 LONGER_S = dict.fromkeys(("cells", "platform", "faults"), 900)
 WITHOUT_SERVERS = ("core", "simulation")
@@ -40,10 +42,11 @@ SERVER_FIXTURES = {"db", "transactional_db", "database_url"}
 
 def give_tier(item: pytest.Item) -> None:
     """Mark `item` with its tier. A test that no tier claims fails the collection."""
-    folder = _folder(item.path, item.config)
-    if folder not in FOLDERS:
+    home = _tier_of_place(item.path, item.config)
+    if home is None:
+        folder = _folder(item.path, item.config)
         raise pytest.UsageError(f"tests/{folder or item.path.name} belongs to no tier: name it in tests/tiers.py")
-    tier = next((mark.name for mark in item.iter_markers() if mark.name in TIERS), FOLDERS[folder])
+    tier = next((mark.name for mark in item.iter_markers() if mark.name in TIERS), home)
     if tier in WITHOUT_SERVERS and _asks_for_servers(item):
         tier = "database"
     item.add_marker(tier)
@@ -63,8 +66,14 @@ def needs_no_servers(config: pytest.Config) -> bool:
 
 
 def holds_other_tiers_only(path: Path, config: pytest.Config) -> bool:
-    """Whether only tests without servers are asked for and `path` lies in a folder of a tier that has servers."""
-    return needs_no_servers(config) and FOLDERS.get(_folder(path, config), "core") not in WITHOUT_SERVERS
+    """Whether only tests without servers are asked for and the tier of `path`, file or folder, has servers."""
+    return needs_no_servers(config) and (_tier_of_place(path, config) or "core") not in WITHOUT_SERVERS
+
+
+def _tier_of_place(path: Path, config: pytest.Config) -> str | None:
+    tests = config.rootpath / "tests"
+    inside = path.relative_to(tests).as_posix() if path.is_relative_to(tests) else ""
+    return FILES.get(inside) or FOLDERS.get(_folder(path, config))
 
 
 def _folder(path: Path, config: pytest.Config) -> str:

@@ -85,7 +85,7 @@ def _write(folder: Path, manifest: Row, project: Project, name: str, progress: P
 
 def _run(manifest: Row, project: Project, name: str) -> Run:
     facts = manifest["run"]
-    over = (Run.State.FINISHED, Run.State.FAILED, Run.State.STOPPED)
+    over = (Run.State.FINISHED, Run.State.STOPPED)
     source = f"{manifest['source']}, exported {manifest['finished_at'][:16].replace('T', ' ')} UTC"
     identity = {key: facts["task_set"][key] for key in ("name", "digest")}
     task_set, _ = TaskSet.objects.get_or_create(**identity, defaults={"path": ""})

@@ -132,7 +132,7 @@ def lease_evaluations(owner: str, limit: int) -> list[Lease]:
 def _fetched(statement: str, values: dict[str, Any]) -> list[Any]:
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
-        row_type = namedtuple("Row", [column.name for column in cursor.description])  # type: ignore[misc]
+        row_type = namedtuple("Row", [column.name for column in cursor.description])  # type: ignore[misc]  # only the query knows them
         return [row_type(*values) for values in cursor.fetchall()]
 
 

@@ -13,8 +13,9 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 from django.utils import timezone
 
@@ -134,7 +135,7 @@ def table_rows(folder: Path, manifest: dict[str, Any], table: str) -> Iterator[d
             raise BadExport(f"{folder / name} has {count} rows; the manifest says {manifest['files'][name]['rows']}")
 
 
-def _part(folder: Path, name: str) -> BinaryIO:
+def _part(folder: Path, name: str) -> BufferedReader:
     """A file of an export, open; no link is followed on the way, so nothing beside the folder is read."""
     return _plain_file(folder, name) or _missing(folder / name)
 
@@ -143,7 +144,7 @@ def _missing(path: Path) -> NoReturn:
     raise BadExport(f"{path} is missing, or it is no plain file of the export")
 
 
-def _plain_file(folder: Path, name: str) -> BinaryIO | None:
+def _plain_file(folder: Path, name: str) -> BufferedReader | None:
     at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     *places, last = name.split("/")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
@@ -34,6 +34,10 @@ Slug = Annotated[str, Field(pattern=r"^[-a-zA-Z0-9_]{1,64}$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Long = Annotated[int, Field(ge=0, le=2**63 - 1)]
+if TYPE_CHECKING:  # which tables there are is known at run time only
+    TableName = str
+else:
+    TableName = Literal[tuple(TABLES)]
 
 
 class _Part(BaseModel):
@@ -64,7 +68,7 @@ class RunFacts(_Part):
 
 
 class FileFacts(_Part):
-    table: Literal[tuple(TABLES)]
+    table: TableName
     rows: Count
     bytes: Long
     sha256: Sha256
@@ -82,7 +86,7 @@ class Manifest(_Part):
     num_executions: Count
     num_parts: Count
     last_execution: Long
-    rows: dict[Literal[tuple(TABLES)], Long]
+    rows: dict[TableName, Long]
     files: dict[str, FileFacts]
     run: RunFacts
 

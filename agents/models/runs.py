@@ -16,7 +16,6 @@ class Run(models.Model):
         STOPPING = "stopping"
         STOPPED = "stopped"
         FINISHED = "finished"
-        FAILED = "failed"
 
     #: States from which the run can still go on.
     LIVE_STATES = (State.QUEUED, State.STARTING, State.RUNNING, State.PAUSED, State.STOPPING)
@@ -26,7 +25,7 @@ class Run(models.Model):
     name = models.CharField(max_length=120)
     preset = models.CharField(max_length=64, blank=True)
     state = models.CharField(max_length=10, choices=State, default=State.QUEUED)
-    state_reason = models.TextField(blank=True, help_text="Why it is paused, failed or stopped; says what to do.")
+    state_reason = models.TextField(blank=True, help_text="Why it is paused or stopped; says what to do.")
     config = models.JSONField(help_text="agents.config.RunConfig, complete.")
     config_version = models.PositiveIntegerField(default=1)
     seed = models.BigIntegerField()

@@ -21,7 +21,7 @@ from agents.proxy import bodies, dialects, memory, threads
 from agents.proxy.alarms import EngineAlarms
 from agents.proxy.answer import Answer
 from agents.proxy.budget import TooLong
-from agents.proxy.call import INTERNAL_ERROR, CallTask, Services
+from agents.proxy.call import ENDED, INTERNAL_ERROR, CallTask, Services
 from agents.proxy.canonical import BadRequest, ModelRequest, Sampling
 from agents.proxy.dialects import models
 from agents.proxy.dialects.base import Dialect
@@ -312,7 +312,7 @@ class ProxyApp:
         call = self._task(session, dialect, request, request_hash, raw, prepared)
         call.number = session.take_number()
         if not await call.count():
-            raise Refusal("dead_key", "this execution has ended or was started again")
+            raise Refusal("dead_key", ENDED)
         return dialect.counted(len(prepared.input_ids))
 
     async def _health(self, send: Send) -> None:

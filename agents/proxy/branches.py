@@ -1,20 +1,19 @@
 """Why a request leaves recorded tokens, and whether it should have kept them (docs/algorithms.md §2.3). Pure.
 
-Every reason is read off the request and the record:
+A request may leave recorded tokens for one of these reasons, each of which is read off the request and the record:
 
-* *compaction*: it compacts its conversation, or follows such a call and holds none of the turns before it; or it is
-  the second to do so and the harness has written the opening around the summary once more; or old tool results gave way
-  to a notice that says so.
-* *kept-round*: earlier turns are gone or were glued, and later ones stand in another context than that of their
-  sampling.
-* *fork*: it begins a conversation with turns of another one.
-* *resume*: a user speaks after a final answer, all that was said before stands as it was, and only the context around
-  it (tools, system prompts) was built anew.
-* *dropped-answer*: the last answer, its end, or answers without visible content are gone.
+* *compaction*: the request compacts its conversation. Or it follows a call that did, and holds none of the turns before
+  that call. Or it is the second to follow such a call, and the harness has rewritten the messages around the summary.
+  Or old tool results were replaced by a notice that they were removed.
+* *kept-round*: earlier turns are gone, or several were joined into one. The later turns that stayed now stand in a
+  context other than the one in which they were sampled.
+* *fork*: a new conversation begins with turns of another one.
+* *resume*: a user speaks after a final answer. Every message before is unchanged; only tools or system prompts differ.
+* *dropped-answer*: the last answer or its end is gone, or answers without visible content are.
 
-A request that keeps an assistant turn of its conversation and leaves the recorded tokens before that turn's end, for
-none of these reasons, is a false fork. So is one that seems to drop an answer, and has its text in a turn that was not
-recognised.
+A request is a false fork if it keeps an assistant turn of its conversation, but leaves the recorded tokens before the
+end of that turn for none of these reasons. It is one, too, if an answer seems to be gone while its text still stands in
+a turn that was not recognised.
 """
 
 from __future__ import annotations
@@ -31,25 +30,25 @@ from agents.proxy.matching import Match, PriorCall
 #: Reasons for which a request may leave recorded tokens although it keeps an assistant turn of its conversation.
 TRUE_BRANCHES = frozenset({"compaction", "fork", "resume", "dropped-answer", "kept-round"})
 UNEXPLAINED = "unexplained"
-#: The last answer stands there with another text: a turn of the harness's own, which is context.
+#: In place of the last answer stands another text. The harness wrote that turn itself, so it is context.
 EDITED = "edited-reply"
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationState:
-    """What is known of a request's conversation before it; `last` and `summary` are the newest calls of either kind."""
+    """What is known of a request's conversation before the request: `last` is its newest call that is no summary."""
 
     is_new: bool
     last: PriorCall | None = None
-    #: A call that compacted it and that no call has followed yet.
+    #: The call that compacted the conversation, if no other call has followed yet.
     summary: PriorCall | None = None
-    #: The call that compacted it, where `last` was the first to follow.
+    #: The call that compacted the conversation, if `last` was the first to follow.
     followed: PriorCall | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """A kept turn whose recorded tokens a request does not begin with; they agree up to `position`."""
+    """A turn that a request keeps in other tokens than the recorded ones: the first `position` ids still agree."""
 
     call: PriorCall
     position: int
@@ -59,17 +58,17 @@ class Departure:
 
 _SUMMARY_BODY = re.compile(r"<summary>\s*(.*?)\s*</summary>", re.DOTALL | re.IGNORECASE)
 
-#: A notice in place of a tool result that a harness took out.
+#: What a harness writes in place of a tool result that it removed.
 _CLEARED = re.compile(r"\b(cleared|pruned|omitted|removed|elided|compacted)\b", re.IGNORECASE)
 _NOTICE_CHARS = 240
 
-#: Among how many of a request's first messages a summary stands.
+#: A summary is looked for in so many of a request's first messages.
 _OPENING = 8
 
-#: A text of so many characters without spaces stands nowhere by accident.
-_TELLING_CHARS = 16
+#: A text of so many characters, not counting spaces, does not stand in another one by accident.
+_DISTINCTIVE_CHARS = 16
 
-#: Ids on either side that a departure shows.
+#: How many recorded ids, and as many given ones, a departure shows.
 _SHOWN_IDS = 24
 
 
@@ -85,9 +84,9 @@ def branch(
 ) -> tuple[str, Departure | None]:
     """Why the request does not simply continue its conversation, and what it should have kept if nothing explains that.
 
-    "" when it continues or when nothing is to explain; `UNEXPLAINED` with a departure. `conversation` may be "" for one
-    that begins here. The request's input begins with `prefix_tokens` of the parent's path; from message `start` on its
-    turns stand in it anew.
+    The reason is "" if the request continues, or if there is nothing to explain. `UNEXPLAINED` comes with a departure.
+    `conversation` is "" for one that begins here. The input consists of the first `prefix_tokens` ids of the parent's
+    path and of new ids; the messages from `start` on are among the new ids.
     """
     why, gone = _reason(match, messages, role, state)
     left = departure(match, conversation, input_ids, prefix_tokens, start)
@@ -105,7 +104,7 @@ def branch(
 def _reason(
     match: Match, messages: list[Message], role: str, state: ConversationState
 ) -> tuple[str, frozenset[PriorCall]]:
-    """A reason, and the turns whose absence is the reason (none where it is another one)."""
+    """The reason, and the turns whose absence it rests on: none where it rests on something else."""
     last, parent, none = state.last, match.parent, frozenset[PriorCall]()
     if state.is_new:
         return "fork" if match.recognised else "", none
@@ -138,9 +137,9 @@ def _reason(
 
 
 def departure(match: Match, conversation: str, input_ids: Int32s, prefix_tokens: int, start: int) -> Departure | None:
-    """The first kept turn of the conversation whose recorded tokens the input leaves; None when it keeps them all.
+    """The first kept turn of the conversation whose recorded tokens the input does not begin with, if there is one.
 
-    Those that the call before it had left already are none of its own.
+    A turn that the parent had departed from already does not count again.
     """
     before = match.parent
     whole = _held(before, before.path_tokens) if before is not None else set()
@@ -162,7 +161,7 @@ def departure(match: Match, conversation: str, input_ids: Int32s, prefix_tokens:
 
 
 def _left(call: PriorCall, input_ids: Int32s) -> Departure | None:
-    """Where the input leaves a call's path; None when it begins with all of it."""
+    """Where the input differs from a call's path; None if it begins with the whole path."""
     path = call.path(call.path_tokens)
     same = common_prefix(path, input_ids)
     if same == len(path):
@@ -172,21 +171,23 @@ def _left(call: PriorCall, input_ids: Int32s) -> Departure | None:
 
 
 def _is_kept_otherwise(call: PriorCall, match: Match, messages: list[Message]) -> bool:
-    """Whether an answer that seems to be gone stands in the request all the same, inside a turn that was not
-    recognised: its harness kept it, so its tokens should have stayed."""
+    """Whether an answer that seems to be gone still stands in a turn that was not recognised.
+
+    Then the harness kept it, and its tokens should have stayed.
+    """
     known = {turn.at for turn in match.turns}
     others = [m for at, m in enumerate(messages) if m["role"] == "assistant" and at not in known]
     return any(_holds(m["content"], call.reply["content"]) for m in others)
 
 
 def _holds(text: str, reply: str) -> bool:
-    """Whether a turn holds a reply, whatever became of its white space. A short one may stand there by accident."""
+    """Whether a turn contains a reply, white space aside. A short reply must make up at least half of the turn."""
     held, said = "".join(text.split()), "".join(reply.split())
-    return bool(said) and said in held and (len(said) >= _TELLING_CHARS or 2 * len(said) >= len(held))
+    return bool(said) and said in held and (len(said) >= _DISTINCTIVE_CHARS or 2 * len(said) >= len(held))
 
 
 def _held(parent: PriorCall | None, prefix_tokens: int) -> set[PriorCall]:
-    """Calls whose whole path an input begins with that takes the first `prefix_tokens` of `parent`'s."""
+    """The calls whose whole path lies within the first `prefix_tokens` ids of the parent's path."""
     found: set[PriorCall] = set()
     limit = prefix_tokens
     for call in parent.ancestors() if parent is not None else ():
@@ -197,7 +198,7 @@ def _held(parent: PriorCall | None, prefix_tokens: int) -> set[PriorCall]:
 
 
 def _of_dropped(match: Match, messages: list[Message]) -> str:
-    """The last answer was dropped, or cut short; a turn in its place that says something else is an edit."""
+    """Whether the last answer was dropped or cut short, or whether another text stands in its place."""
     if any(turn.is_cut and turn.at >= match.start for turn in match.turns):
         return "dropped-answer"
     is_replaced = match.after == "prompt" and match.parent is not None and messages[match.start]["role"] == "assistant"
@@ -205,13 +206,13 @@ def _of_dropped(match: Match, messages: list[Message]) -> str:
 
 
 def _is_cut_off(match: Match) -> bool:
-    """What stood before the first kept turn has become shorter: the history lost its beginning."""
+    """Whether fewer messages precede the first kept turn than at its sampling: the history lost its beginning."""
     at, call = match.recognised[0]
     return at < call.num_messages
 
 
 def _is_cleared(messages: list[Message]) -> bool:
-    """The first tool results that differ say that their text was taken out to save room."""
+    """Whether these messages begin with tool results, and one of these is a notice that its text was removed."""
     for message in messages:
         if message["role"] != "tool":
             return False
@@ -221,7 +222,7 @@ def _is_cleared(messages: list[Message]) -> bool:
 
 
 def _carries(messages: list[Message], summary: PriorCall) -> bool:
-    """Whether a summary stands in a conversation's first messages in place of what it sums up."""
+    """Whether one of the first messages carries this summary."""
     said = summary.reply["content"]
     return any(quotes(m["content"], said) for m in messages[:_OPENING] if m["role"] in ("user", "assistant"))
 
@@ -231,7 +232,7 @@ def _is_invisible(reply: Message) -> bool:
 
 
 def _is_resumed(match: Match, messages: list[Message], last: PriorCall) -> bool:
-    """The last answer was final, all up to it was said before, and a user's message follows it."""
+    """Whether a user speaks after the final answer `last`, and all messages up to that answer are unchanged."""
     at = next((at for at, call in reversed(match.recognised) if call is last), None)
     if at is None or canonical.tool_call_ids(last.reply) or match.spoken_keys[at] != last.spoken_full_key:
         return False
@@ -239,7 +240,7 @@ def _is_resumed(match: Match, messages: list[Message], last: PriorCall) -> bool:
 
 
 def quotes(text: str, reply: str) -> bool:
-    """Whether a text carries a summary, or the body of it."""
+    """Whether a text contains a summary, or at least its body."""
     found = _SUMMARY_BODY.search(reply)
     said = found[1] if found else reply.strip()
     return bool(said) and said in text

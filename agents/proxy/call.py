@@ -44,6 +44,8 @@ log = logging.getLogger(__name__)
 
 #: The error text of a fault of the proxy itself; its request's id leads to the record and the log.
 INTERNAL_ERROR = "internal error of the recording proxy"
+#: What is told where the record is refused: the attempt of this key is over.
+ENDED = "this execution has ended or was started again"
 #: How often a held call reports its held time.
 HELD_REPORT_S = 1.0
 #: A held call whose client has left gives up its place after so long; until then a retry may join it.
@@ -148,7 +150,7 @@ class CallTask(LiveCall):
         tokens = (len(self.sampled.ids), self.sampled.cached_tokens)
         end = Finish(reason, *tokens, stop, self.parser.reasoning_tokens)
         if not await self._record(end, ""):
-            return Failure("dead_key", "this execution has ended or was started again")
+            return Failure("dead_key", ENDED)
         self.events.extend(pieces)
         return end
 

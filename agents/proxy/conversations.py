@@ -1,15 +1,16 @@
 """The role and the conversation of a request (docs/algorithms.md §4).
 
-The harness's profile decides first. Where it is silent, the shape of the traffic does:
+The harness's profile decides first. What it leaves open is read off the traffic. The first rule that applies decides:
 
-1. A request that holds sampled turns, or goes on from a recorded prompt, belongs to their conversation.
-2. One whose opening text stood as an argument of an earlier tool call is that call's sub-agent.
-3. One that quotes the reply of a call which compacted a conversation goes on with it.
-4. One that opens with the tools and the system prompt of a known conversation is of its kind.
-5. The first conversation with tools is main; later ones with other tools or another system prompt are sub-agents.
-6. One without tools beside conversations that have some compacts the conversation that it holds, or is auxiliary.
+1. If the request holds recorded turns, or begins with a whole recorded prompt, it belongs to their conversation.
+2. If its opening text was an argument of an earlier tool call, it begins the sub-agent that this call started.
+3. If it quotes the reply of a call that compacted a conversation, it continues that conversation.
+4. If its tools and system prompt are those of a known conversation, it is main or a sub-agent as that one is.
+5. If it has tools, it is main if it is the first such conversation, else a sub-agent.
+6. If it has no tools while other conversations have some, it compacts the conversation whose turns or beginning it
+   holds. If it holds none, it is auxiliary.
 
-A guess is revised when later traffic shows better: `Place.revisions` names the earlier calls and their new roles.
+Such a role may be a guess. If later traffic proves it wrong, `Place.revisions` gives the earlier calls their right one.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from agents.proxy.evidence import QUOTE_CHARS, Asked, can_delegate, holds_job, j
 from agents.proxy.matching import Match, PriorCall
 from agents.proxy.profiles.base import AUXILIARY, MAIN, SUB_AGENT, SUMMARY_SUFFIX, Profile, family, features
 
-#: How many auxiliary calls are remembered in case one proves to have compacted a conversation.
-_MAX_UNATTRIBUTED = 8
-#: How much of a harness's own name for a conversation becomes its name on record.
+#: So many auxiliary calls are remembered in case one proves to have compacted a conversation.
+_MAX_LONG_AUXILIARY = 8
+#: A harness's own name for a conversation is recorded up to this length.
 NAME_CHARS = 100
 
 
 @dataclass(slots=True, eq=False)
 class Conversation:
-    """One conversation of an execution. `is_certain`: its family is known, not guessed."""
+    """One conversation of an execution. `family` is main or sub-agent; `is_certain`: that is known, not guessed."""
 
     name: str
     family: str
@@ -40,47 +41,49 @@ class Conversation:
     tools: frozenset[str]
     tasks: tuple[str, ...] = ()
     key: str = ""
-    #: Hash of what was said before its first tool call; empty where that is but one message.
+    #: Hash of its messages before the first tool call, without system messages. Empty if that is only one message.
     spoken: bytes = b""
-    #: So far its requests had no tools, or a prescribed format or tool: they may be auxiliary calls after all.
+    #: Every request so far had no tools, or had to use one format or one tool: they may prove to be auxiliary calls.
     is_provisional: bool = False
-    #: Its calls and their roles.
+    #: Call number -> role.
     calls: dict[int, str] = field(default_factory=dict)
-    #: Tools and system prompts that its requests began with.
+    #: Hashes of the tools and system prompts that its requests opened with.
     openings: set[bytes] = field(default_factory=set)
-    #: The newest recorded calls: of the conversation itself, and one that compacted it and that none has followed yet.
+    #: Its newest recorded call that is no summary.
     last: PriorCall | None = None
+    #: The call that compacted it, if no other call has followed yet.
     summary: PriorCall | None = None
-    #: The call that compacted it, as long as only one other has followed.
+    #: The call that compacted it, if `last` was the first to follow.
     followed: PriorCall | None = None
 
     @property
     def task(self) -> str:
-        """The last thing that a user said before its first tool call."""
+        """The last text of a user before its first tool call."""
         return self.tasks[-1].strip() if self.tasks else ""
 
     def is_guessed(self, kind: str) -> bool:
+        """Whether it is taken for main, or for a sub-agent, but may prove to be the other."""
         return self.family == kind and not self.is_certain
 
     def is_held_by(self, asked: Asked) -> bool:
-        """Whether a request holds what was said in its beginning."""
+        """Whether a request contains this conversation's messages up to its first tool call."""
         return bool(self.spoken) and self.spoken in asked.match.spoken_keys
 
     def is_quoted_by(self, asked: Asked) -> bool:
-        """Whether a request carries what compacted this conversation."""
+        """Whether a request carries a summary of this conversation."""
         return self.unmarked_summary(asked) is not None or (
             self.summary is not None and any(quotes(text, self.summary.reply["content"]) for text in asked.texts)
         )
 
     def unmarked_summary(self, asked: Asked) -> PriorCall | None:
-        """Its last call, if a request carries that call's final answer in place of all that was before it."""
+        """Its last call, if that proves to be a summary: a request carries its answer in place of all turns before."""
         last = self.last
         if last is None or self.summary is not None or last.reply.get("tool_calls"):
             return None
         held = [call for _, call in asked.match.recognised]
         said = last.reply["content"]
         if asked.opening in self.openings and last.opening_key not in (b"", asked.opening) and len(self.calls) > 1:
-            # It had tools or a system prompt of its own, and the conversation goes back to its former ones.
+            # That call had other tools or another system prompt, and this request has the former ones again.
             is_all = not [call for call in held if call is not last]
             return last if is_all and (held or any(quotes(text, said) for text in asked.texts)) else None
         if not (last.turns() or self.is_provisional) or last in held:
@@ -90,9 +93,9 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a request belongs. `conversation` is None for one that begins with it, and for auxiliary calls.
+    """Where a request belongs. `conversation` is None if the request begins a new one, and for auxiliary calls.
 
-    `is_certain`: its family is known, not guessed; `is_guessed`: that it compacts is only a guess.
+    `is_certain`: that it is main or a sub-agent is known, not guessed. `is_guessed`: that it compacts is only a guess.
     """
 
     role: str
@@ -100,13 +103,13 @@ class Place:
     key: str = ""
     is_certain: bool = False
     is_guessed: bool = False
-    #: What names the conversation of a call that may come again without a word; "" when nothing does (§2.4).
+    #: The harness's name of the conversation, if this harness repeats failed calls without saying so; else "" (§2.4).
     retry_key: str = ""
     is_provisional: bool = False
     spoken: bytes = b""
-    #: An earlier call that was taken for auxiliary and turns out to have compacted this conversation.
+    #: An earlier call that was taken for auxiliary, and proves to have compacted this conversation.
     found_summary: PriorCall | None = None
-    #: Earlier calls whose role turns out to be another: call number -> role.
+    #: Earlier calls whose role proves wrong: call number -> right role.
     revisions: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -117,6 +120,7 @@ class Place:
         return "" if self.conversation is None else self.conversation.name
 
     def state(self) -> ConversationState:
+        """What is known of the conversation before this request, with what the request itself reveals of it."""
         known = self.conversation
         if known is None:
             return ConversationState(True)
@@ -135,13 +139,13 @@ class Conversations:
         self._by_name: dict[str, Conversation] = {}
         self._of_call: dict[int, Conversation] = {}
         self._recorded: dict[int, PriorCall] = {}
-        #: Texts that tool calls delegated, with the conversation that did so.
+        #: Texts that tool calls passed on as jobs, and the conversations of these calls.
         self._jobs: dict[str, Conversation | None] = {}
-        #: The newest auxiliary calls that said something long.
-        self._unattributed: deque[PriorCall] = deque(maxlen=_MAX_UNATTRIBUTED)
-        #: Calls that were only guessed to compact.
+        #: The newest auxiliary calls with long answers: one may prove to be a summary.
+        self._long_auxiliary: deque[PriorCall] = deque(maxlen=_MAX_LONG_AUXILIARY)
+        #: Calls whose role as a summary is only a guess.
         self._guessed: set[int] = set()
-        #: Calls whose role turned out to be another than `place` said: call number -> role.
+        #: Calls whose role proved to be other than `place` had said: call number -> right role.
         self.revised: dict[int, str] = {}
 
     # -- reading: safe beside other readers ---------------------------------------------------------------------
@@ -161,17 +165,18 @@ class Conversations:
         if home is None and (verdict.is_summary or is_guessed):
             home = self._compacted(asked)
         is_certain, main = kind is not None, self._main()
-        is_fresh = bool(verdict.key) and (main is None or bool(main.key))
+        is_new = bool(verdict.key) and (main is None or bool(main.key))
         if kind is None and home is not None:
             kind = home.family
         if kind is None:
-            kind, is_certain, is_fresh = self._family(asked)
+            kind, is_certain, is_new = self._family(asked)
             if kind == AUXILIARY:
                 return Place(AUXILIARY, None, retry_key=retry_key)
         if home is None and kind == MAIN:
+            # A request that is main for certain and opens in another way shows that what was taken for main is not.
             is_other = main is not None and not main.is_certain and asked.opening not in main.openings
             is_displaced = is_certain and is_other and main is not None and bool(self._doubtful(main))
-            home = None if is_fresh or is_displaced else main
+            home = None if is_new or is_displaced else main
         return Place(
             role=kind + SUMMARY_SUFFIX if verdict.is_summary or is_guessed else kind,
             conversation=home,
@@ -184,11 +189,11 @@ class Conversations:
             revisions=self._revisions(asked, kind, home),
             found_summary=None
             if home is None or verdict.is_summary or is_guessed
-            else self._unseen_summary(asked, home),
+            else self._auxiliary_summary(asked, home),
         )
 
     def _home(self, asked: Asked) -> Conversation | None:
-        """The conversation that a request surely goes on with."""
+        """The conversation that a request certainly belongs to; None if that cannot be told, or if it begins one."""
         if self.profile.is_single:
             return self._main()
         if asked.key:
@@ -200,21 +205,22 @@ class Conversations:
         return next((c for c in self._candidates(asked) if c.is_quoted_by(asked)), None)
 
     def _shown(self, match: Match) -> Conversation | None:
-        """The conversation whose sampled turns, or whose whole prompt, a request holds."""
+        """The conversation of the recorded prompt or reply that a request continues, else of the last recorded turn."""
         found = None if match.parent is None else self._by_name.get(match.parent.conversation)
         for _, call in reversed(match.recognised):
             found = found or self._by_name.get(call.conversation)
         return found
 
     def _candidates(self, asked: Asked) -> list[Conversation]:
+        """Conversations that agree with what the profile says of the request, newest first."""
         return [c for c in reversed(self._all) if asked.verdict.role in (None, c.family)]
 
     def _compacted(self, asked: Asked) -> Conversation | None:
-        """The conversation that a call without its turns compacts.
+        """The conversation that a request compacts, if the request holds none of its turns.
 
-        Its text holds that conversation's beginning, or names its task (a main agent's history names those of its
-        sub-agents too, but later). A conversation that still waits for its tools is likelier than one that has given
-        its final answer.
+        Best is one whose beginning the request contains; then one that waits for tool results and whose task the
+        request contains; then one that waits; then one whose task it contains; then the newest. Of several tasks the
+        one that comes first counts: the history of a main agent contains those of its sub-agents too, but later.
         """
         candidates, whole = self._candidates(asked), asked.whole_text
         held = [c for c in candidates if c.is_held_by(asked)]
@@ -224,7 +230,7 @@ class Conversations:
         return next(iter([*held, *named_waiting, *waiting, *named, *candidates]), None)
 
     def _looks_like_summary(self, asked: Asked, home: Conversation | None) -> bool:
-        """A call that asks to compact the history that it holds."""
+        """Whether a request asks for a summary of the history that it holds."""
         if asked.is_bound:
             return False
         if not asked.tools and any(conversation.tools for conversation in self._all):
@@ -239,7 +245,10 @@ class Conversations:
         return asked.wants_text_only or (self.profile.is_open and asked.speaks_of_history)
 
     def _family(self, asked: Asked) -> tuple[str, bool, bool]:
-        """Family of a conversation that begins here, whether that is certain, and whether it is surely a new one."""
+        """The family of a request of no known conversation; whether that is certain; whether it begins a new one.
+
+        Where it does not, and the family is main, it goes on with the main conversation.
+        """
         main, has_tools = self._main(), any(conversation.tools for conversation in self._all)
         if asked.seen.traits.get("output_format") or (asked.is_bound and main is not None):
             return AUXILIARY, False, True
@@ -257,7 +266,7 @@ class Conversations:
         return SUB_AGENT, False, True
 
     def _is_rather_main(self, asked: Asked, main: Conversation) -> bool:
-        """Whether a new conversation is main rather than the one guessed to be."""
+        """Whether a new conversation is likelier to be main than the one that was taken for it."""
         if main.is_provisional and len(main.calls) == 1 and asked.tools:
             return True
         if can_delegate(asked.tools) and not can_delegate(main.tools):
@@ -266,7 +275,7 @@ class Conversations:
         return any(job in handed for job in asked.jobs())
 
     def _revisions(self, asked: Asked, kind: str, home: Conversation | None) -> dict[int, str]:
-        """Roles of earlier calls that this request proves wrong."""
+        """The right roles of earlier calls, where this request proves their present ones wrong."""
         found: dict[int, str] = {}
         parent = asked.match.parent
         if parent is not None and asked.match.after == "reply" and parent.number in self._guessed:
@@ -287,28 +296,28 @@ class Conversations:
         return found
 
     def _doubtful(self, conversation: Conversation) -> list[int]:
-        """Calls of a conversation that do not surely compact one."""
+        """Calls of a conversation that are no summaries, or only taken for summaries."""
         calls = list(conversation.calls.items())
         return [n for n, role in calls if n in self._guessed or not role.endswith(SUMMARY_SUFFIX)]
 
-    def _unseen_summary(self, asked: Asked, home: Conversation) -> PriorCall | None:
+    def _auxiliary_summary(self, asked: Asked, home: Conversation) -> PriorCall | None:
         """A call that was taken for auxiliary, if this request carries its answer in place of the turns before."""
         if home.last is None or home.summary is not None or any(c is home.last for _, c in asked.match.recognised):
             return None
-        loose = [call for call in list(self._unattributed) if call.number > home.last.number]
-        return next((c for c in loose if any(quotes(text, c.reply["content"]) for text in asked.texts)), None)
+        later = [call for call in list(self._long_auxiliary) if call.number > home.last.number]
+        return next((c for c in later if any(quotes(text, c.reply["content"]) for text in asked.texts)), None)
 
     def _main(self) -> Conversation | None:
         return next((c for c in self._all if c.family == MAIN), None)
 
     def _job_of(self, texts: tuple[str, ...]) -> str | None:
-        """The delegated job that one of these texts holds."""
+        """A job that a tool call passed on, if one of these texts contains it."""
         return next((job for job in list(self._jobs) if any(holds_job(text, job) for text in texts)), None)
 
     # -- changing: on the event loop only -----------------------------------------------------------------------
 
     def begin(self, number: int, request: ModelRequest, place: Place, opening: bytes, start: int = 0) -> str:
-        """A call begins; returns the name of its conversation. `start`: messages before it were seen already."""
+        """Enter a call that begins; returns the name of its conversation. Messages before `start` were seen already."""
         conversation = place.conversation
         if place.role != AUXILIARY:
             conversation = conversation or self._by_key.get(place.key) or self._open(request, place)
@@ -317,7 +326,7 @@ class Conversations:
                 self._by_key[place.key] = conversation
             if place.is_certain and not conversation.is_certain:
                 if conversation.family != family(place.role):
-                    self._become(conversation, family(place.role))
+                    self._set_family(conversation, family(place.role))
                 conversation.is_certain = True
             if not place.is_provisional:
                 conversation.is_provisional = False
@@ -331,8 +340,8 @@ class Conversations:
             self._note_jobs(message, conversation)
         for revised, role in place.revisions.items():
             self._revise(revised, role)
-        if (found := place.found_summary) is not None and conversation is not None and found in self._unattributed:
-            self._unattributed.remove(found)
+        if (found := place.found_summary) is not None and conversation is not None and found in self._long_auxiliary:
+            self._long_auxiliary.remove(found)
             found.conversation = conversation.name
             self._set_role(found.number, family(place.role) + SUMMARY_SUFFIX, conversation)
             found.role = conversation.calls[found.number]
@@ -340,7 +349,7 @@ class Conversations:
         return AUXILIARY if conversation is None else conversation.name
 
     def restore(self, call: PriorCall, request: ModelRequest) -> None:
-        """A call of an earlier process, with the messages that it added."""
+        """Enter a recorded call of an earlier process; `request` holds the messages that the call added."""
         if call.role == AUXILIARY:
             return
         conversation = self._by_name.get(call.conversation)
@@ -351,12 +360,12 @@ class Conversations:
         self.begin(call.number, request, place, call.opening_key)
 
     def add(self, call: PriorCall) -> None:
-        """A call is recorded."""
+        """Enter the reply of a call that is recorded now."""
         call.role = self.revised.get(call.number, call.role)
         conversation = self._by_name.get(call.conversation)
         if conversation is None:
             if len(call.reply["content"]) >= QUOTE_CHARS and not call.reply.get("tool_calls"):
-                self._unattributed.append(call)
+                self._long_auxiliary.append(call)
             return
         self._recorded[call.number] = call
         if call.role.endswith(SUMMARY_SUFFIX):
@@ -391,7 +400,7 @@ class Conversations:
         return conversation
 
     def _note_jobs(self, message: Message, conversation: Conversation | None) -> None:
-        """Remember the jobs that a turn delegates. A conversation guessed to be main that has one is a sub-agent."""
+        """Remember the jobs that a turn passes on. A conversation with one of them is a sub-agent, not main."""
         for job in jobs_of(message):
             if job in self._jobs:
                 continue
@@ -404,16 +413,16 @@ class Conversations:
                     self._correct_delegation(conversation, other)
 
     def _correct_delegation(self, parent: Conversation, child: Conversation) -> None:
-        """`parent` delegated the task of `child`, which was guessed to be main: `child` is its sub-agent.
+        """`parent` passed its job on to `child`, which was taken for main: `child` is a sub-agent.
 
-        `parent` becomes main, unless another conversation is main or a profile says that it is a sub-agent.
+        `parent` becomes main, unless another conversation is, or it is known to be a sub-agent itself.
         """
-        self._become(child, SUB_AGENT)
+        self._set_family(child, SUB_AGENT)
         child.is_certain = True
         if parent.is_guessed(SUB_AGENT) and self._main() is None:
-            self._become(parent, MAIN)
+            self._set_family(parent, MAIN)
 
-    def _become(self, conversation: Conversation, kind: str) -> None:
+    def _set_family(self, conversation: Conversation, kind: str) -> None:
         conversation.family = kind
         for number, role in list(conversation.calls.items()):
             self._set_role(number, _role(kind, role), conversation)
@@ -446,7 +455,7 @@ class Conversations:
 
 
 def _role(kind: str, role: str) -> str:
-    """The role of this family that compacts if `role` does."""
+    """`role` in another family: a summary stays a summary."""
     return kind + SUMMARY_SUFFIX if role.endswith(SUMMARY_SUFFIX) else kind
 
 

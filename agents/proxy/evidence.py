@@ -1,4 +1,4 @@
-"""What the texts of a request tell of its place: jobs that were handed out, questions for a summary. Pure."""
+"""What the texts of a request say of its role: jobs that tool calls passed on, questions for a summary. Pure."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from agents.proxy.canonical import Message, ModelRequest
 from agents.proxy.matching import Match
 from agents.proxy.profiles.base import Features, Verdict
 
-#: A job is a text of at least so many characters; of at least so many it is recognised inside a sentence, too.
+#: Shortest job, in characters; and shortest one that is recognised inside a sentence, too.
 _JOB_CHARS, _LONG_JOB_CHARS = 8, 32
-#: How much of a job is kept for comparison, and of how many arguments of one call.
+#: Characters of a job that are kept for comparison; texts in the arguments of one tool call that are looked at.
 _KEPT_CHARS, _KEPT_ARGUMENTS = 160, 16
-#: How much of a system prompt and of the end of an instruction is searched.
+#: Characters that are searched at the beginning of a system prompt and at the end of an instruction.
 _INSTRUCTION_CHARS = 8_000
-#: Where a system prompt says that it wants a title.
+#: A system prompt that wants a title says so within so many characters.
 _TITLE_CHARS = 400
-#: How many of a request's messages belong to its opening.
+#: So many first messages of a request are its opening.
 _OPENING = 12
-#: A final answer of at least so many characters that comes back as a text is a summary.
+#: A final answer of at least so many characters is a summary if it comes back as a text.
 QUOTE_CHARS = 32
 
 _COMPACTS = re.compile(r"\b(summar(y|i[sz]\w*)|compact(ion|ing)?|compress\w*|condens\w*|checkpoint|hand-?off)\b", re.I)
@@ -33,7 +33,7 @@ _DELEGATES = re.compile(r"agent|task$|delegate|spawn|subtask", re.I)
 
 
 class Asked:
-    """A request as the rules look at it."""
+    """What the rules of `agents.proxy.conversations` look at in a request."""
 
     def __init__(self, request: ModelRequest, seen: Features, match: Match, verdict: Verdict) -> None:
         self.seen, self.match, self.verdict, self.key = seen, match, verdict, verdict.key
@@ -44,21 +44,24 @@ class Asked:
         #: Texts of users before the first tool call.
         self.tasks = tasks(messages)
         end = _opening_end(messages)
-        #: Hash of what is said up to there, and how many messages that is.
+        #: Hash of the messages up to there, without system messages; and their number.
         self.spoken = match.spoken_keys[end - 1] if end else b""
         self.num_spoken = sum(m["role"] != "system" for m in messages[:end])
-        #: Texts of the first messages that are no tool results and no system prompts.
+        #: Texts of users and assistants among the first messages.
         self.texts = [m["content"] for m in messages[:_OPENING] if m["role"] in ("user", "assistant")]
         self.has_history = any(m["role"] == "assistant" for m in messages)
         self._question = seen.last_user[-_INSTRUCTION_CHARS:]
-        #: It must give a format, or use one certain tool.
+        #: Whether the reply must have one format, or call one certain tool.
         self.is_bound = bool(seen.traits.get("output_format")) or (
             bool(seen.traits.get("forced_tool")) and len(seen.tools) == 1
         )
 
     @property
     def asks_to_compact(self) -> bool:
-        """In its last message, or in the system prompt of a call without tools that is none for a title."""
+        """Whether the last message asks for a summary.
+
+        Without tools the system prompt may ask for it, too, unless it asks for a title.
+        """
         return _compacts(self._question, "" if self.tools else self.seen.system)
 
     @property
@@ -78,13 +81,13 @@ class Asked:
         return "\n".join(self.texts)
 
     def jobs(self) -> Iterator[str]:
-        """Jobs that the turns in its history hand out."""
+        """Jobs that the tool calls in its history pass on."""
         for message in self.messages:
             yield from jobs_of(message)
 
 
 def asks_to_compact(request: ModelRequest) -> bool:
-    """Whether a request, as it stands, asks for a summary of the conversation that it holds."""
+    """Whether a request asks for a summary of the conversation that it holds, judged by its own texts alone."""
     last = next((m for m in reversed(request.messages) if m["role"] != "system"), None)
     question = last["content"][-_INSTRUCTION_CHARS:] if last is not None and last["role"] == "user" else ""
     first = request.messages[0]
@@ -100,7 +103,7 @@ def tasks(messages: list[Message]) -> tuple[str, ...]:
 
 
 def jobs_of(message: Message) -> Iterator[str]:
-    """Texts that a turn's tool calls hand to somebody, cut to what is kept for comparison."""
+    """Texts in the arguments of a turn's tool calls that may be jobs for a sub-agent, cut for comparison."""
     for use in message.get("tool_calls", ()):
         for text in islice(_texts(use["function"]["arguments"]), _KEPT_ARGUMENTS):
             job = text.strip()[:_KEPT_CHARS]
@@ -109,12 +112,12 @@ def jobs_of(message: Message) -> Iterator[str]:
 
 
 def lines_of(texts: Iterable[str]) -> set[str]:
-    """Texts and their lines, cut as jobs are."""
+    """The texts, and each line of them, cut as jobs are."""
     return {part.strip()[:_KEPT_CHARS] for text in texts for part in (text, *text.splitlines())}
 
 
 def holds_job(text: str, job: str) -> bool:
-    """Whether a text holds this job: as a whole, on lines of its own, or, if it is long, inside a sentence."""
+    """Whether a text contains this job on lines of its own or, if the job is long, anywhere."""
     if job not in text:
         return False
     return len(job) >= _LONG_JOB_CHARS or f"\n{job}\n" in f"\n{text}\n"

@@ -25,23 +25,23 @@ from agents.proxy.replies import UNSAMPLED, Reply
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request with its place in the record and its exact ids. `conversation` is "" for one that begins with it."""
+    """A request with its place in the record and its exact ids. `conversation` is "" if the request begins one."""
 
     match: Match
     place: Place
     role: str
     conversation: str
     branch_reason: str
-    #: What it should have kept, where it makes a false fork.
+    #: What it should have kept, if it is a false fork.
     departure: Departure | None
-    #: How much of the parent's path the input begins with.
+    #: So many ids of the parent's path are the beginning of its input.
     prefix_tokens: int
     new_input_ids: Int32s
     input_ids: Int32s
     #: Canonical messages that the call adds, for the transcript.
     messages: list[Message]
     opening_key: bytes = b""
-    #: The beginning of the reply that the client gave.
+    #: The beginning of the reply, if the client gave one (a prefill).
     begun: Message | None = None
 
     @property
@@ -49,7 +49,7 @@ class Prepared:
         return self.departure is not None
 
     def departure_shown(self, rendering: Rendering) -> dict[str, Any]:
-        """Of a false fork: where it leaves which call's tokens, and what stands there on either side; else empty."""
+        """Of a false fork: whose tokens it leaves, at which position, and the recorded and given ids; else empty."""
         left = self.departure
         if left is None:
             return {}
@@ -63,12 +63,12 @@ class Prepared:
         }
 
     def without_tokens(self) -> Prepared:
-        """What is left when the call is recorded: its place."""
+        """The same without ids and messages: a recorded call has them in its row."""
         none = np.empty(0, np.int32)
         return replace(self, new_input_ids=none, input_ids=none, messages=[])
 
     def prior_call(self, number: int, num_messages: int, output_ids: Int32s, reply: Message) -> PriorCall:
-        """The call as later ones build on it."""
+        """What later calls need of this one."""
         match, begun = self.match, self.begun
         echo = next((m for m in reversed(self.messages) if m["role"] == "assistant"), None)
         return PriorCall(
@@ -94,7 +94,7 @@ class Prepared:
 
 
 def unplaced() -> Prepared:
-    """Of a request that could not be prepared: no place, no ids."""
+    """Stands for a request that could not be prepared: it has no place and no ids."""
     none = np.empty(0, np.int32)
     return Prepared(
         Match(None, "prompt", 0, b"", ()), Place(AUXILIARY, None), AUXILIARY, AUXILIARY, "", None, 0, none, none, []
@@ -136,7 +136,7 @@ class CallHistory:
                 match.start,
             )
         if is_rendered and place.role != AUXILIARY and reason not in TRUE_BRANCHES:
-            # Turns before the match are not kept by construction then.
+            # After rendering anew even the tokens of turns before `match.start` may differ, so all are compared.
             departure = departing(match, place.name, input_ids, prefix, 0)
             reason = reason if departure is None else "re-rendered"
         opening = canonical.opening_key(request.messages, request.tools)
@@ -146,19 +146,19 @@ class CallHistory:
         )
 
     def begin(self, number: int, request: ModelRequest, prepared: Prepared) -> Prepared:
-        """A call begins; its conversation has a name from now on."""
+        """Enter a call that begins; its conversation has a name from now on."""
         match = prepared.match
         start = match.start if match.parent is not None else 0
         name = self.conversations.begin(number, request, prepared.place, prepared.opening_key, start)
         return replace(prepared, conversation=name)
 
     def add(self, call: PriorCall) -> None:
-        """A call is recorded: later requests may continue it."""
+        """Enter a call that is recorded: later requests may continue it."""
         self.index.add(call)
         self.conversations.add(call)
 
     def restore(self, rows: Iterable[Any]) -> None:
-        """Rebuild from the rows of agents_call, oldest first; rows that were never sampled for are left out."""
+        """Enter the rows of agents_call, oldest first; those of calls without a sampled reply are left out."""
         by_number: dict[int, PriorCall] = {}
         for row in rows:
             if row.finish_reason in UNSAMPLED:
@@ -170,7 +170,7 @@ class CallHistory:
             self.conversations.add(call)
 
     def _restored(self, row: Any, parent: PriorCall | None) -> tuple[PriorCall, ModelRequest]:
-        """A row's call, and what is known of its request: the messages that it added."""
+        """The call of a row, and its request as far as it is recorded: the messages that the call added."""
         delta, messages, tools = decode_call(row.tokens), row.messages, []
         key, spoken, before, is_after_reply = canonical.context_key([]), b"", 0, False
         if messages and messages[0]["role"] == "tools":
@@ -221,7 +221,7 @@ class CallHistory:
     # -- rendering ----------------------------------------------------------------------------------------------
 
     def _extended(self, request: ModelRequest, match: Match) -> tuple[int, list[int], list[Message]]:
-        """(ids kept of the parent's path, ids after them, messages added), by extension. Raises CannotBridge."""
+        """Extend the parent's path: (how many of its ids are kept, new ids, messages added). Raises CannotBridge."""
         messages, parent = request.messages, match.parent
         turns = {id(messages[turn.at]): turn for turn in match.turns}
 
@@ -247,7 +247,7 @@ class CallHistory:
         return prefix, new, added
 
     def _rendered(self, request: ModelRequest, match: Match) -> tuple[int, list[int], list[Message]]:
-        """The same for the whole request rendered anew: what it shares with the parent's path is kept (§2.1)."""
+        """The same, but with the whole request rendered anew: ids are kept as far as they are the parent's (§2.1)."""
         messages = list(request.messages)
         for at, call in match.recognised:
             reasoning = self.rendering.reasoning_of(call.output_ids.tolist())
@@ -263,7 +263,7 @@ class CallHistory:
         return prefix, ids[prefix:], [{"role": "tools", "tools": request.tools}, *request.messages]
 
     def _sampled(self, message: Message, turn: Turn) -> list[int] | None:
-        """Recorded ids of a turn that the policy sampled, closing token included; None for a text that was cut."""
+        """Recorded ids of a turn, with its closing token; None for the beginning of a text, whose ids are not known."""
         ids: list[int] = turn.call.output_ids.tolist()
         if turn.is_cut:
             ids = self._cut(ids, len(message.get("tool_calls", ())))
@@ -278,16 +278,16 @@ class CallHistory:
         return ids + self._closing(ids)
 
     def _cut(self, ids: list[int], num_calls: int) -> list[int]:
-        """Ids up to the end of so many tool calls; none for a text that broke off somewhere."""
+        """The ids up to the end of the tool call number `num_calls`; none if there is no such end."""
         ends = [i for i, token in enumerate(ids) if token == self.rendering.tool_end_id]
         return ids[: ends[num_calls - 1] + 1] if 0 < num_calls <= len(ends) else []
 
     def _closing(self, ids: list[int]) -> list[int]:
-        """The closing token that the template adds where the policy sampled none."""
+        """The token that closes a turn, if the policy sampled none."""
         return [] if ids and ids[-1] in self.rendering.stop_ids else [self.rendering.close_id]
 
     def _reopen(self, parent: PriorCall | None, prefix: int, ids: list[int]) -> tuple[int, list[int]]:
-        """The last assistant turn is to be continued: drop its end and the next generation prompt."""
+        """Open the last assistant turn again, to be continued: without its end and the generation prompt behind it."""
         rendering = self.rendering
         end = len(ids) - len(rendering.separator) - len(rendering.generation_prompt)
         if end > 0 and ids[end - 1] in rendering.stop_ids:

@@ -1,8 +1,9 @@
 """Which recorded call a request continues (docs/algorithms.md §2.1, §2.2). Pure.
 
-A request is a chain of hashes, one link per message. A recorded call sits at two links: at the end of its own messages
-(its prompt), and one message later, after its reply. The request continues the call whose link after the reply lies
-deepest on its chain; failing that, or where only that reaches deeper, it leaves from a recorded prompt.
+A request is hashed as a chain: the hash after each message covers that message and all before it. Every recorded call
+has two hashes: one after its own messages (its prompt), and one after its reply. Of all recorded hashes that occur in
+the request's chain the deepest counts. If it is one after a reply, the request continues that call. If it is one of a
+prompt, the request branches off there: something else stands in place of the reply.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from agents.proxy.canonical import Message, Tool
 
 After = Literal["reply", "prompt"]
 
-#: How far back the answer to a broken stream is looked for.
+#: Among so many of the newest calls the one is sought that went on with a broken reply.
 _RECENT = 8
 
 
 @dataclass(slots=True, eq=False)
 class PriorCall:
-    """A call as later ones build on it. Its input is the parent's path cut at `prefix_tokens`, then `new_input_ids`."""
+    """What later calls need of a recorded one. Its input: `prefix_tokens` ids of the parent's path, `new_input_ids`."""
 
     number: int
     parent: PriorCall | None
@@ -37,17 +38,17 @@ class PriorCall:
     reply: Message
     role: str
     conversation: str
-    #: What its conversation opens with: tools and system prompt.
+    #: Hash of the tools and the system prompt that its request opens with.
     opening_key: bytes = b""
-    #: Hash of its messages without system ones and without its context.
+    #: Hash of its messages without tools and system messages.
     spoken_key: bytes = b""
-    #: Its messages go on after the parent's reply, not in place of it.
+    #: Whether its new messages follow the parent's reply; otherwise they stand in place of that reply.
     is_after_reply: bool = False
-    #: Assistant turns that it added to the parent's messages and that the policy had sampled.
+    #: Which of the assistant turns that it added to the parent's messages were recorded before.
     kept: tuple[PriorCall, ...] = ()
-    #: The last assistant message of its prompt, where that is none that the policy sampled as it stands.
+    #: The last assistant message that it added: after a broken reply, what the harness received of that reply.
     echo: Message | None = None
-    #: The beginning of the reply that its client gave, and the hashes of what stands before it.
+    #: The beginning of its reply if the client gave one (a prefill), and the hashes of the messages before that.
     begun: Message | None = None
     begun_key: bytes = b""
     begun_spoken_key: bytes = b""
@@ -64,7 +65,7 @@ class PriorCall:
 
     @property
     def turn(self) -> Message:
-        """The reply with what its client began it with, as one turn."""
+        """The reply as one turn, together with the beginning that the client gave."""
         if self.begun is None:
             return self.reply
         return self.reply | {"content": self.begun["content"] + self.reply["content"]}
@@ -82,14 +83,14 @@ class PriorCall:
         return path_ids(self, length, ())
 
     def ancestors(self) -> Iterable[PriorCall]:
-        """This call and those that it builds on, nearest first."""
+        """This call, its parent, the parent of that, and so on."""
         call: PriorCall | None = self
         while call is not None:
             yield call
             call = call.parent
 
     def turns(self) -> list[PriorCall]:
-        """The sampled turns that stand in its messages, newest first."""
+        """The recorded turns among its messages, newest first."""
         found: list[PriorCall] = []
         for call in self.ancestors():
             found += reversed(call.kept)
@@ -100,14 +101,14 @@ class PriorCall:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """An assistant message of a request that the policy sampled: as a whole, or only its beginning (`is_cut`)."""
+    """An assistant message of a request that is a recorded reply, or only the beginning of one (`is_cut`)."""
 
     at: int
     call: PriorCall
     is_cut: bool = False
-    #: Answers that went on with a broken one, which the harness appended to it.
+    #: Calls that went on with a reply that broke off, if the harness has joined their replies to it.
     continuations: tuple[PriorCall, ...] = ()
-    #: It holds what the client began the reply with, too.
+    #: Whether the message also holds, in front, the beginning that the client gave.
     is_glued: bool = False
 
     @property
@@ -115,7 +116,10 @@ class Turn:
         return not self.is_cut and not self.continuations
 
     def after(self, key: bytes, spoken_key: bytes) -> tuple[bytes, bytes]:
-        """The chains' links after this whole turn: those after the call's reply, wherever its prompt ends."""
+        """Both hashes after this turn, which must be whole; `key` and `spoken_key` are those before it.
+
+        A glued turn counts as the two messages that it was recorded as: the client's beginning, and the reply.
+        """
         call = self.call
         if self.is_glued and call.begun is not None:
             begun = canonical.message_key(call.begun)
@@ -127,16 +131,19 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """`messages[start:]` follow `parent`, after its reply or in place of it. No parent: nothing fits."""
+    """Which call a request continues: `messages[start:]` follow the parent's reply, or stand in place of it.
+
+    `parent` is None if the request continues no recorded call.
+    """
 
     parent: PriorCall | None
     after: After
     start: int
-    #: Hash of the request's whole chain: the prompt key of the call that answers it.
+    #: Hash of all messages of the request.
     prompt_key: bytes
-    #: Assistant turns of the request that were recognised, whole ones and others.
+    #: Assistant turns of the request that were recognised, whole or not.
     turns: tuple[Turn, ...]
-    #: The chain after the context and after each message, and one without context and system messages.
+    #: The hash after the tools and after each message; and after each message without tools and system messages.
     keys: tuple[bytes, ...] = ()
     spoken_keys: tuple[bytes, ...] = ()
 
@@ -181,12 +188,17 @@ class CallIndex:
         at: int = -1,
         before: PriorCall | None = None,
     ) -> Turn | None:
-        """The call that sampled this assistant turn: by tool-call ids, else by content.
+        """The recorded reply that this assistant message is, or a part of it is; None for a text of the harness's own.
 
-        Calls at this prompt come first, then those before which the same was said in another context, then others after
-        the turn `before`. Tool-call ids win over arguments, since echoes come back re-ordered, coerced and filled with
-        defaults; a text that the echo leaves out beside its calls changes nothing either. An edited text is another
-        turn. A reply that its client began comes back as a turn of its own, or glued to that beginning.
+        `prompt_key` and `spoken_key` are the hashes of the messages before it. The first that fits, in this order:
+
+        1. the reply of a call at this prompt, or else at the same messages under other tools or system prompts;
+        2. the same joined to the beginning that the client gave;
+        3. the reply with the same tool-call ids: harnesses reorder, convert and complete the arguments, and may leave
+           out the text beside the calls, but an edited text makes it another turn;
+        4. several replies joined into one message: one that broke off, and those that went on with it;
+        5. the beginning of a reply whose end never reached the harness;
+        6. a reply of the same content, if possible the first that is newer than the turn `before`.
         """
         here = self._at_prompt.get(prompt_key) or self._at_spoken.get(spoken_key, [])
         for call in reversed(here):
@@ -243,11 +255,11 @@ class CallIndex:
         return Match(parent, after, start, keys[-1], tuple(turns), tuple(keys), tuple(spoken[1:]), whole)
 
     def _best_at(self, calls: list[PriorCall], turns: list[Turn], start: int) -> PriorCall:
-        """Of the calls at one prompt, the one whose reply the next message begins with or goes on from."""
+        """Of the calls at one prompt: the one whose reply was recognised in the next message, else the newest."""
         return next((t.call for t in turns if t.at == start and t.call in calls), calls[-1])
 
     def _continued(self, message: Message, call: PriorCall, linked: PriorCall | None) -> tuple[PriorCall, ...]:
-        """The calls whose replies stand in this message after `call`'s: they went on with a broken stream."""
+        """The calls that went on with `call`'s broken reply, if this message is all their replies joined."""
         echoed = _squeezed(message["content"])
         for last in [linked] if linked is not None else self.calls[-_RECENT:]:
             if canonical.tool_call_ids(message) != canonical.tool_call_ids(last.reply):
@@ -266,7 +278,7 @@ class CallIndex:
 
 
 def follow(message: Message, turn: Turn | None, key: bytes, spoken_key: bytes) -> tuple[bytes, bytes]:
-    """The chains' links after a message, which may be a turn that the policy sampled."""
+    """Both hashes after a message, from those before it; `turn` is the recorded turn that the message is, if any."""
     if turn is not None and turn.is_whole:
         return turn.after(key, spoken_key)
     link = canonical.message_key(message)
@@ -275,7 +287,7 @@ def follow(message: Message, turn: Turn | None, key: bytes, spoken_key: bytes) -
 
 
 def is_echo(message: Message, reply: Message) -> bool:
-    """Whether an assistant message of a request is this reply, as harnesses give replies back."""
+    """Whether an assistant message is this reply, allowing for what harnesses change when they send it back."""
     ids, given = canonical.tool_call_ids(message), canonical.tool_call_ids(reply)
     if len(ids) != len(given):
         return False
@@ -291,7 +303,7 @@ def is_echo(message: Message, reply: Message) -> bool:
 
 
 def is_beginning(message: Message, reply: Message) -> bool:
-    """Whether the message is a reply whose end never reached the harness."""
+    """Whether the message is only the beginning of this reply: the end never reached the harness."""
     ids, given = canonical.tool_call_ids(message), canonical.tool_call_ids(reply)
     if ids != given[: len(ids)]:
         return False
@@ -307,7 +319,10 @@ def _is_longer(message: Message, other: Message) -> bool:
 
 
 def _is_same_use(echoed: dict[str, Any], sampled: dict[str, Any]) -> bool:
-    """The same call of a tool, whatever defaults the harness filled in and however it writes plain values."""
+    """Whether both call the same tool with the same arguments.
+
+    The harness may have filled in defaults, and may write a plain value as text or the other way round.
+    """
     if echoed["name"] != sampled["name"]:
         return False
     given, said = echoed["arguments"], sampled["arguments"]
@@ -329,7 +344,10 @@ def _squeezed(text: str) -> str:
 
 
 def path_ids(parent: PriorCall | None, prefix_tokens: int, new_ids: Iterable[Int32s]) -> Int32s:
-    """A full input: int32[prefix_tokens + len(new_ids)], assembled back to front along the parents."""
+    """The first `prefix_tokens` ids of the parent's path, then `new_ids`: int32[prefix_tokens + len(new_ids)].
+
+    Each call holds only the ids that it added, so the pieces are collected back to front, from parent to parent.
+    """
     pieces: list[Int32s] = list(new_ids)[::-1]
     wanted, call = prefix_tokens, parent
     while call is not None and wanted:

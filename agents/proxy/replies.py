@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-#: Reasons of the end of a call that only wanted its input counted, and of one whose request broke the proxy.
+#: Finish reasons of our own: of a call that only wanted its input counted, and of one whose request broke the proxy.
 COUNTED, BROKEN = "counted", "broken"
-#: Nothing continues calls that ended so.
+#: No call continues one that ended for these reasons.
 UNSAMPLED = frozenset({COUNTED, BROKEN})
 
 
@@ -61,14 +61,16 @@ Event = Piece | Finish | Failure
 
 @dataclass(slots=True)
 class Reply:
-    """A reply as the harness sees it. Texts are trimmed of white space at both ends, one that goes on from what the
-    client began only at its end."""
+    """A reply as the harness sees it.
+
+    Texts have no white space at their ends; a text that continues what the client began may have some in front.
+    """
 
     content: str = ""
     reasoning: str = ""
     tool_calls: list[ToolUse] = field(default_factory=list)
     malformed: bool = False
-    #: Why its first malformed tool call is none.
+    #: What is wrong with its first malformed tool call.
     fault: str = ""
     #: (kind, start in the text or among the tool calls) of each stretch, in the order in which they were sampled.
     _stretches: list[tuple[type[Piece], int]] = field(default_factory=list, repr=False, compare=False)

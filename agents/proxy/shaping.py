@@ -1,9 +1,10 @@
-"""What becomes of messages, histories and tools that a family's chat template cannot say. Pure.
+"""Rewrites messages and tools that a family's chat template cannot express. Pure.
 
-A `Shape` is what a template can say; the table of them stands in `agents.proxy.families`. Whatever else a request holds
-is said in another way: nothing is dropped, and nothing moves before what was said earlier. What becomes of a message
-depends on those before it alone, never on later ones, so a request that goes on with a history has the same beginning.
-System messages that lead are joined for that reason and later ones are not: they become marked messages of the user.
+A `Shape` says what a template can express; `agents.proxy.families` has the table of them. Everything else in a request
+is expressed in another way: nothing is dropped, and nothing moves in front of an earlier message. How a message is
+rewritten depends on the messages before it and never on later ones, so a request that continues a history begins with
+the same tokens. Therefore only the system messages at the beginning are joined; later ones become marked messages of
+the user.
 """
 
 from __future__ import annotations
@@ -16,37 +17,37 @@ from typing import Any, Literal
 Message = dict[str, Any]
 Tool = dict[str, Any]
 
-#: Stands where a template needs a user's message and there is none.
+#: Text of the user's message that is put in where a template requires one and there is none.
 NO_MESSAGE = "(no message)"
-#: The name of what a tool was called with, where that is no object.
+#: Name of a tool call's argument if the arguments are no object.
 INPUT = "input"
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a chat template can say. The first choice of each field is the usual one, the later ones say less."""
+    """What a chat template can express. The first choice of each field is the usual one, later ones express less."""
 
-    #: joined: those that lead are one. first: so, and none later. nowhere: none at all.
+    #: System messages. joined: those at the beginning are one. first: the same, and none later. nowhere: none at all.
     systems: Literal["anywhere", "joined", "first", "nowhere"] = "anywhere"
-    #: user: the first message after the system's is the user's.
+    #: Who speaks first after the system messages.
     opening: Literal["anyone", "user"] = "anyone"
     #: alternate: never two messages of the user or of the assistant in a row.
     turns: Literal["free", "alternate"] = "free"
-    #: one: a turn of the assistant is one call or a text. text: no calls; a turn says them in its text.
+    #: Tool calls of one assistant turn. one: a turn is one call or a text. text: calls are written in the text.
     calls: Literal["many", "one", "text"] = "many"
-    #: called: only after a turn that called a tool. text: no results; a message of the user holds them.
+    #: Tool results. called: only after a turn that called a tool. text: they are written in messages of the user.
     results: Literal["anywhere", "called", "text"] = "anywhere"
-    #: object: a call's arguments have names.
+    #: Arguments of a tool call. object: they must have names.
     arguments: Literal["anything", "object"] = "anything"
-    #: text: the template does not say which tools there are; a system message in front of all others does.
+    #: Who lists the tools. text: not the template, so a system message in front of all others does.
     offers: Literal["template", "text"] = "template"
-    #: plain: the template walks through them, so every part must be of the kind that JSON Schema says. typed: and each
-    #: schema must have a type, or say it by one of the few keywords that the template knows.
+    #: Schemas of tools. plain: the template walks through them, so every part must have the type that JSON Schema
+    #: prescribes. typed: besides, each schema must have a type, or one of the few keywords that the template knows.
     schemas: Literal["anything", "plain", "typed"] = "anything"
 
 
 def conversation(messages: list[Message], shape: Shape, offered: list[Tool] | None = None) -> list[Message]:
-    """A whole conversation, or the beginning of one, as a template of this shape can say it."""
+    """A whole conversation, or the beginning of one, as a template of this shape can express it."""
     if offered and shape.offers == "text":
         messages = [_offer(offered), *messages]
     leading = next((i for i, m in enumerate(messages) if m["role"] != "system"), len(messages))
@@ -59,7 +60,7 @@ def conversation(messages: list[Message], shape: Shape, offered: list[Tool] | No
 
 
 def later(messages: list[Message], shape: Shape, is_called: bool = False) -> list[Message]:
-    """Messages that follow others. `is_called`: the turn before them may have called tools."""
+    """The same for messages that follow others. `is_called`: the turn before them may have called tools."""
     said: list[Message] = []
     for message in messages:
         role = message["role"]
@@ -87,13 +88,13 @@ def turn(message: Message, shape: Shape) -> list[Message]:
         return [message | {"tool_calls": calls}]
     plain = {name: value for name, value in message.items() if name != "tool_calls"}
     if shape.calls == "text":
-        return [plain | {"content": "\n".join(filter(None, [message["content"], *map(_told, calls)]))}]
+        return [plain | {"content": "\n".join(filter(None, [message["content"], *map(_call_as_text, calls)]))}]
     text = [plain] if message["content"] or message.get("reasoning_content") else []
     return [*text, *({"role": "assistant", "content": "", "tool_calls": [call]} for call in calls)]
 
 
 def as_sampled(echo: Message, reply: Message) -> Message:
-    """A recognised turn with its calls as the policy made them, without what its harness filled in; ids stay."""
+    """A recognised turn with its tool calls as they were sampled, but with the ids that the harness gave them."""
     said = echo | {"content": echo["content"] or reply["content"]}
     if calls := echo.get("tool_calls"):
         sampled = zip(calls, reply.get("tool_calls", ()), strict=True)
@@ -102,7 +103,7 @@ def as_sampled(echo: Message, reply: Message) -> Message:
 
 
 def tools(offered: list[Tool], shape: Shape) -> list[Tool]:
-    """The tools as a template of this shape can say them."""
+    """The tools as a template of this shape can express them."""
     if shape.offers == "text":
         return []
     return offered if shape.schemas == "anything" else [_plain_tool(tool, shape.schemas == "typed") for tool in offered]
@@ -153,20 +154,20 @@ def _with_object(call: dict[str, Any]) -> dict[str, Any]:
     return call | {"function": function | {"arguments": named}}
 
 
-def _told(call: dict[str, Any]) -> str:
+def _call_as_text(call: dict[str, Any]) -> str:
     function = {name: call["function"][name] for name in ("name", "arguments")}
     return f"<tool-call>\n{json.dumps(function, ensure_ascii=False)}\n</tool-call>"
 
 
 # -- schemas ----------------------------------------------------------------------------------------------------
 
-#: Keywords whose values map names to schemas, are one schema, are lists of schemas, and are lists of anything.
+#: Keywords by what their value is: schemas by name, one schema, a list of schemas, a list of anything.
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
 _SEVERAL = ("anyOf", "oneOf", "allOf", "prefixItems")
 _LISTS = ("required", "enum", "examples")
 _KINDS = ("string", "number", "integer", "boolean", "null", "object", "array")
-#: What says the type of a schema that has none.
+#: Keywords that a schema without a type may have, and what to add to it for each.
 _STAND_INS: tuple[tuple[str, Callable[[Any], dict[str, Any]]], ...] = (
     ("oneOf", lambda choices: {"anyOf": choices}),
     ("const", lambda value: {"enum": [value]}),
@@ -187,7 +188,7 @@ def _plain_tool(tool: Tool, is_typed: bool) -> Tool:
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """Through a schema whose parts become of the kinds that JSON Schema gives them; what is of no kind says nothing."""
+    """Rewrites a schema so that every part has the type that JSON Schema prescribes; other parts are left out."""
 
     root: dict[str, Any]
     is_typed: bool
@@ -213,14 +214,14 @@ class _Walk:
 
 
 def _by_name(part: Any) -> dict[str, Any]:
-    """Schemas by name; a list of names alone says that they are there."""
+    """Schemas by name; in place of a mere list of names, each with an empty schema."""
     if isinstance(part, list):
         return {name: {} for name in part if isinstance(name, str)}
     return part if isinstance(part, dict) else {}
 
 
 def _typed(schema: dict[str, Any]) -> dict[str, Any]:
-    """The same with a type, or with a keyword that stands for one."""
+    """The schema with a type, or with a keyword that implies one."""
     reference = schema.get("$ref")
     if reference is not None and reference != "#" and not reference.startswith("#/$defs/"):
         schema = {name: value for name, value in schema.items() if name != "$ref"}
@@ -237,7 +238,7 @@ def _typed(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_odd(name: str, value: Any, root: dict[str, Any]) -> bool:
-    """Whether a keyword's value is of another kind than JSON Schema says."""
+    """Whether a keyword's value has another type than JSON Schema prescribes."""
     if name == "$ref":
         return not (isinstance(value, str) and _is_there(value, root))
     if name in _LISTS or name in _SEVERAL:
@@ -248,7 +249,7 @@ def _is_odd(name: str, value: Any, root: dict[str, Any]) -> bool:
 
 
 def _is_there(reference: str, root: dict[str, Any]) -> bool:
-    """Whether a reference leads to a part of the schema that it stands in."""
+    """Whether a reference leads to a part of its own schema."""
     found: Any = root
     for part in _steps(reference):
         if not isinstance(found, dict) or part not in found:

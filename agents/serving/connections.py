@@ -30,11 +30,13 @@ WHY = {
     431: f"the headers of the request have over {MAX_HEADER_BYTES} bytes",
 }
 
-#: Header lines and body of an answer, from its status and the path that was asked for: empty if that is not known.
-Refusing = Callable[[int, str], tuple[list[tuple[bytes, bytes]], bytes]]
+#: Header lines and body of an answer.
+Answer = tuple[list[tuple[bytes, bytes]], bytes]
+#: Makes it from its status and the path that was asked for: empty if that is not known.
+Refusing = Callable[[int, str], Answer]
 
 
-def in_words(status: int, _path: str) -> tuple[list[tuple[bytes, bytes]], bytes]:
+def in_words(status: int, _path: str) -> Answer:
     return [(b"content-type", b"text/plain; charset=utf-8")], f"{WHY[status]}\n".encode()
 
 
@@ -51,9 +53,9 @@ class GuardedProtocol(HttpToolsProtocol):
     """Use a subclass made by `guarded`."""
 
     max_connections: ClassVar[int]
-    refusing: ClassVar[Refusing]
+    refusing = staticmethod(in_words)
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
         self._timer: asyncio.TimerHandle | None = None
         self._enter(Stage.OPENING)

@@ -11,8 +11,10 @@ from django.db.models import QuerySet
 from agents.actions.errors import NotFound
 from agents.models import ApiToken, Execution, Project, Run
 
-READ, LAUNCH, OPERATE, ADMIN = ApiToken.Scope.READ, ApiToken.Scope.LAUNCH, ApiToken.Scope.OPERATE, ApiToken.Scope.ADMIN
-ALL_SCOPES = frozenset(scope.value for scope in ApiToken.Scope)
+_Scope = ApiToken.Scope
+#: Scopes as plain text, as tokens hold them.
+READ, LAUNCH, OPERATE, ADMIN = map(str, (_Scope.READ, _Scope.LAUNCH, _Scope.OPERATE, _Scope.ADMIN))
+ALL_SCOPES = frozenset(_Scope.values)
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Viewer:
     scopes: frozenset[str]
 
     def may(self, scope: str) -> bool:
-        return scope in self.scopes or ADMIN.value in self.scopes
+        return scope in self.scopes or ADMIN in self.scopes
 
     @property
     def can_launch(self) -> bool:
@@ -44,11 +46,11 @@ def viewer_of_user(user: AbstractBaseUser | AnonymousUser) -> Viewer:
         return NOBODY
     if user.is_superuser:
         return Viewer(user, None, ALL_SCOPES)
-    scopes = {READ.value}
+    scopes = {READ}
     if user.has_perm("agents.add_run"):
-        scopes.add(LAUNCH.value)
+        scopes.add(LAUNCH)
     if user.has_perm("agents.change_run"):
-        scopes.add(OPERATE.value)
+        scopes.add(OPERATE)
     return Viewer(user, frozenset(user.projects.values_list("pk", flat=True)), frozenset(scopes))
 
 

@@ -145,7 +145,8 @@ def _tool_call(call: Any) -> dict[str, Any]:
     """{name, arguments}: arguments as one readable text."""
     if not isinstance(call, dict):
         return {"name": "?", "arguments": str(call)}
-    function = call.get("function") if isinstance(call.get("function"), dict) else call
+    inner = call.get("function")
+    function = inner if isinstance(inner, dict) else call
     arguments = function.get("arguments", "")
     if isinstance(arguments, dict):
         arguments = "\n".join(f"{key}: {value}" for key, value in arguments.items())

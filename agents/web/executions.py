@@ -13,8 +13,8 @@ from django.db.models.functions import Coalesce
 from agents.models import Assessment, Draw, Execution, Group, Reassessment, Run, SelectionRecord, Trajectory
 
 PAGE_SIZE = 50
-OUTCOMES = [choice.value for choice in Execution.Outcome]
-STATES = [choice.value for choice in Execution.State]
+OUTCOMES = list(Execution.Outcome.values)
+STATES = list(Execution.State.values)
 LIST_FIELDS = (
     "id", "index", "attempt", "state", "outcome", "reason_code", "reward", "advantage", "timed_out", "num_calls",
     "num_unique_tokens", "num_sampled_tokens", "num_total_tokens", "num_false_forks", "min_version", "max_version",

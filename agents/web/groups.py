@@ -18,7 +18,7 @@ from agents.report import exclusion_of
 from agents.web.access import Viewer, visible_runs
 
 PAGE_SIZE = 50
-STATES = [choice.value for choice in Group.State]
+STATES = list(Group.State.values)
 NUM_BINS = 20
 
 
@@ -27,7 +27,7 @@ class Filters:
     """What the query string of the list may say. Empty means all; evaluations only where asked for."""
 
     state: str = ""
-    kind: str = Group.Kind.TRAINING.value
+    kind: str = str(Group.Kind.TRAINING)
     text: str = ""
     unresolved: bool = False
     before: int | None = None
@@ -37,7 +37,7 @@ class Filters:
         before = query.get("before", "")
         return cls(
             state=query.get("state", "") if query.get("state") in STATES else "",
-            kind=query.get("kind") if query.get("kind") in Group.Kind.values else Group.Kind.TRAINING.value,
+            kind=query.get("kind") if query.get("kind") in Group.Kind.values else str(Group.Kind.TRAINING),
             text=query.get("q", "").strip()[:120],
             unresolved=query.get("unresolved", "").lower() in ("1", "true"),
             before=int(before) if before.isdecimal() and len(before) < 16 else None,
@@ -170,11 +170,11 @@ def _with_rewards(groups: list[Group]) -> list[GroupRow]:
             rewards=[reward for _, _, reward in members[group.pk]],
             num_executions=len(members[group.pk]),
             num_ended=sum(state in over for _, state, _ in members[group.pk]),
-            num_unresolved=group.num_unresolved,  # type: ignore[attr-defined]
-            effect=exclusion_of(group, group.num_unresolved),  # type: ignore[attr-defined]
+            num_unresolved=group.num_unresolved,
+            effect=exclusion_of(group, group.num_unresolved),
             strip=_strip(
                 [(index, reward) for index, _, reward in members[group.pk] if reward is not None],
-                exclusion_of(group, group.num_unresolved),  # type: ignore[attr-defined]
+                exclusion_of(group, group.num_unresolved),
             ),
         )
         for group in groups

@@ -210,11 +210,11 @@ def _why_not(stretch: Stretch, selection: Selection, offered: dict[int, list[tup
     if last.number in selection.exclusions:
         return _recorded(last, selection, offered)
     if stretch.role == "auxiliary":
-        return "auxiliary calls are recorded and never selected"
+        return REASONS["auxiliary"]
     if last.state in ("truncated", "failed"):
-        return "the reply never reached the client whole, and no later call extends it"
+        return REASONS["unacknowledged"]
     if last.state == "quarantined":
-        return "quarantined: recorded, never trained"
+        return REASONS["quarantined"]
     if not selection.trained:
         return "evaluation executions are never trained"
     if not selection.voted:
@@ -230,8 +230,8 @@ def _why_not(stretch: Stretch, selection: Selection, offered: dict[int, list[tup
     if len(selection.draws) >= selection.j_max:
         return f"J_max {selection.j_max} was reached before its role's turn"
     if stretch.children and any(_rank(child.role) <= _rank(stretch.role) for child in stretch.children):
-        return "extended by a call of the same or a higher role"
-    return "nothing trainable was left on its path"
+        return REASONS["extended"]
+    return REASONS["nothing_trainable"]
 
 
 def _rank(role: str) -> int:

@@ -13,7 +13,7 @@ from django.db.models import Avg, Count, Max, Min, Q, QuerySet, StdDev, Sum
 from agents.models import Execution, Group, Run, RunEvent
 from agents.models.figures import MAX_FIGURE
 
-STATES = [choice.value for choice in Run.State]
+STATES = list(Run.State.values)
 SORTS = {"newest": "-id", "oldest": "id", "name": "name", "step": "-version"}
 
 
@@ -67,7 +67,7 @@ def state_counts(runs: QuerySet[Run]) -> dict[str, int]:
     """Runs per state, with `live` for all that can still go on and `all`."""
     counts = dict(runs.order_by().values_list("state").annotate(Count("pk")))
     live = sum(counts.get(state, 0) for state in Run.LIVE_STATES)
-    return {"all": sum(counts.values()), "live": live, **{s.value: counts.get(s.value, 0) for s in Run.State}}
+    return {"all": sum(counts.values()), "live": live, **{state: counts.get(state, 0) for state in Run.State.values}}
 
 
 def reward_per_step(run_ids: list[int]) -> dict[int, list[StepReward]]:

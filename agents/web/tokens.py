@@ -73,7 +73,13 @@ def path_tokens(execution: Execution, parents: dict[int, int | None], number: in
 
 def join(calls: Iterable[Any]) -> PathTokens:
     """Each call keeps the first `prefix_tokens` of its parent's path and adds its own input and output."""
-    path = PathTokens(*(np.empty(0, dtype) for dtype in (np.int32, np.bool_, np.float32, np.int32, np.int32)))
+    path = PathTokens(
+        ids=np.empty(0, np.int32),
+        sampled=np.empty(0, np.bool_),
+        logprobs=np.empty(0, np.float32),
+        versions=np.empty(0, np.int32),
+        calls=np.empty(0, np.int32),
+    )
     for call in calls:
         delta = decode_call(bytes(call.tokens))
         num_new, num_out = len(delta.new_input_ids), len(delta.output_ids)

@@ -78,7 +78,7 @@ def traffic(lines: Iterator[str]) -> Traffic:
 
 def trace_connections(folder: Path) -> None:
     """From now on every connection that psycopg opens in this process writes its messages to a file of its own."""
-    connect = psycopg.Connection.connect.__func__  # type: ignore[attr-defined]
+    connect = psycopg.Connection.connect.__func__  # type: ignore[attr-defined]  # a bound method has it
     numbers = itertools.count()
 
     def traced(cls: type[Any], *args: Any, **kwargs: Any) -> Any:
@@ -88,7 +88,7 @@ def trace_connections(folder: Path) -> None:
         connection.pgconn.set_trace_flags(Trace.SUPPRESS_TIMESTAMPS)
         return connection
 
-    psycopg.Connection.connect = classmethod(traced)  # type: ignore[assignment,method-assign]
+    psycopg.Connection.connect = classmethod(traced)  # type: ignore[assignment,method-assign]  # replaced on purpose
     psycopg.connect = psycopg.Connection.connect
 
 

@@ -23,11 +23,11 @@ def run(preset: str = PRESET, repeats: int = REPEATS) -> Mapping[str, Figure]:
     print(f"{preset}: {scenario.settings.steps} steps", file=sys.stderr)
     worlds = [World(scenario.settings, scenario.workload, POLICY, seed) for seed in range(1, repeats + 1)]
     seconds = [_cpu_s(world) for world in worlds]
-    rates = [world.num_events / run_s for world, run_s in zip(worlds, seconds, strict=True)]
+    rates = [world.agenda.num_events / run_s for world, run_s in zip(worlds, seconds, strict=True)]
     figures = {
         "events_per_s": Figure(median(rates), "events/s"),
         "run_cpu_s": Figure(median(seconds), "s"),
-        "num_events": Figure(worlds[-1].num_events, "events"),
+        "num_events": Figure(worlds[-1].agenda.num_events, "events"),
         "num_evaluations": Figure(worlds[-1].num_evaluations, "evaluations"),
     }
     for policy_kind in sorted(set(REGISTRY) - {POLICY}):

@@ -153,14 +153,13 @@ class RunFacts:
         return reverse(name, args=[self.run.pk]) + query
 
     def _state(self) -> list[Alarm]:
-        run, words = self.run, {"failed": "The run failed", "paused": "The run is paused", "stopping": "Stopping"}
+        run, words = self.run, {"paused": "The run is paused", "stopping": "Stopping"}
         if run.state == "queued":
             text = "the scheduler starts it when the runs before it have left the machine"
             return [Alarm("run_queued", "note", "Queued", text, run.created_at)]
         if run.state not in words:
             return []
-        tone = "bad" if run.state == "failed" else "warn"
-        return [Alarm(f"run_{run.state}", tone, words[run.state], run.state_reason, run.finished_at)]
+        return [Alarm(f"run_{run.state}", "warn", words[run.state], run.state_reason, run.finished_at)]
 
     def _raised(self) -> list[Alarm]:
         return [

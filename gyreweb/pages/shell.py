@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
@@ -46,6 +47,12 @@ def page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
 def viewer_of(request: HttpRequest) -> Viewer:
     found: Viewer = request.viewer
     return found
+
+
+def must_operate(viewer: Viewer) -> None:
+    """Raises PermissionDenied to who may only look."""
+    if not viewer.can_operate:
+        raise PermissionDenied("This needs the permission to operate runs.")
 
 
 def show(

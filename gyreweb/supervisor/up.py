@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,10 +25,14 @@ PATIENCE_S = 300.0
 
 @dataclass(frozen=True)
 class Options:
-    """`preset` and `seed` of the run to launch; `once` ends with the run and prints its summary."""
+    """`preset` and `seed` of the run to launch, and whether somebody `asked` for either.
+
+    `once` ends with the run and prints its summary.
+    """
 
     preset: str
     seed: int | None
+    asked: bool
     once: bool
 
     @classmethod
@@ -35,6 +40,7 @@ class Options:
         return cls(
             preset=env.text("PRESET", "quickstart"),
             seed=env.integer("SEED", 0) if env.text("SEED") else None,
+            asked=bool(env.text("PRESET") or env.text("SEED")),
             once=env.flag("ONCE"),
         )
 
@@ -89,7 +95,7 @@ def _host() -> str:
     host = env.text("GYRE_HOST", tcp.LOOPBACK)
     if reach.is_loopback(host) or env.flag(reach.PLAIN_HTTP_VARIABLE):
         os.environ.setdefault("GYRE_HTTPS", "0")
-    https, behind_proxy = env.flag("GYRE_HTTPS", default=True), env.flag("GYRE_BEHIND_PROXY")
+    https, behind_proxy = env.https(), env.behind_proxy()
     problem = reach.problem_with_host(host) or reach.problem_with_plain_http(host, https, behind_proxy)
     if problem:
         raise CannotStart(problem)
@@ -109,10 +115,10 @@ def _children(
 def _choose_ports(once: bool) -> Ports:
     """The configured ports, or free ones for ONCE. Raises CannotStart naming the variable of a taken port."""
     chosen = Ports(
-        web=_choose_port("GYRE_WEB_PORT", 8700, "the dashboard", once),
+        web=_choose_port("GYRE_WEB_PORT", env.web_port, "the dashboard", once),
         proxies=tuple(
-            _choose_port("GYRE_PROXY_PORT", 8701, "the recording proxy", once, number)
-            for number in range(env.integer("GYRE_PROXIES", 1, lowest=1, highest=variables.MAX_PROXIES))
+            _choose_port("GYRE_PROXY_PORT", env.proxy_port, "the recording proxy", once, number)
+            for number in range(env.num_proxies())
         ),
     )
     _check_distinct(chosen)
@@ -130,11 +136,11 @@ def _check_distinct(chosen: Ports) -> None:
         names[port] = name
 
 
-def _choose_port(variable: str, default: int, what: str, once: bool, number: int = 0) -> int:
+def _choose_port(variable: str, first: Callable[[], int], what: str, once: bool, number: int = 0) -> int:
     """Port `number` of those that begin at the variable's."""
     if once and not env.text(variable):
         return tcp.free_port()
-    port = env.port(variable, default) + number
+    port = first() + number
     if port > env.MAX_PORT:
         raise CannotStart(f"{variable}={port - number} leaves no port for {what} {number}: choose a lower one.")
     if not tcp.is_free(port):
@@ -164,20 +170,27 @@ def _prepare_database(options: Options, console: Console) -> None:
 def _run(options: Options, watch: Watch, mine: record.Record, console: Console) -> int:
     """Start the processes, launch or resume a run, and follow it: to its end (ONCE) or for ever."""
     from gyreweb.supervisor.follow import Follower
-    from gyreweb.supervisor.runs import run_to_watch
+    from gyreweb.supervisor.runs import run_to_end, run_to_show
     from gyreweb.supervisor.summary import summarize
 
     for child in watch.children:
         child.start()
     watch.wait_until_ready()
     console.notice(f"Dashboard: {mine.web}")
-    follower = Follower(run_to_watch(options.preset, options.seed, options.once, console.notice), console)
-    while not (options.once and follower.ended):
+    if not options.once:
+        follower = Follower(run_to_show(options.preset, options.seed, options.asked, console.notice), console)
+        while True:
+            watch.tick()
+            follower.refresh()
+            time.sleep(TICK_S)
+    run = run_to_end(options.preset, options.seed, console.notice)
+    follower = Follower(run, console)
+    while not follower.ended:
         watch.tick()
         follower.refresh()
-        if options.once and follower.waiting_s() > PATIENCE_S:
-            why = follower.run.state_reason or "dispatch is held; the alarms on its page say why"
-            raise CannotStart(f"run {follower.run.pk} waits for somebody: {why}. It can be resumed.")
+        if follower.waiting_s() > PATIENCE_S:
+            why = run.state_reason or "dispatch is held; the alarms on its page say why"
+            raise CannotStart(f"run {run.pk} waits for somebody: {why}. It can be resumed.")
         time.sleep(TICK_S)
-    print(json.dumps(summarize(follower.run.pk).as_json()), flush=True)
-    return 0 if follower.run.state == follower.run.State.FINISHED else 1
+    print(json.dumps(summarize(run.pk).as_json()), flush=True)
+    return 0 if run.state == run.State.FINISHED else 1

@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 
 from agents.models import Run
 from scheduler.models import Cell
-from trainers.launch.launchers import Launch, LauncherError, launcher
+from trainers.launch.launchers import Launch, Launcher, LauncherError, launcher
 
 HOST_WAIT_S = 120.0
 HOST_POLL_S = 1.0
@@ -54,12 +54,12 @@ def stop_cells(run_id: int) -> None:
     )
 
 
-def _running(backend: object, run_id: int) -> dict[int, int]:
+def _running(backend: Launcher, run_id: int) -> dict[int, int]:
     """The host may still be importing: give it time."""
     deadline = time.monotonic() + HOST_WAIT_S
     while True:
         try:
-            return backend.running(run_id)  # type: ignore[attr-defined]
+            return backend.running(run_id)
         except LauncherError:
             if time.monotonic() >= deadline:
                 raise

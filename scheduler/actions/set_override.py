@@ -97,11 +97,15 @@ def preview_override(
     return Preview(decide(snapshot, policy, now_s), decide(overridden, policy, now_s))
 
 
+def must_go_on(run: Run) -> None:
+    if run.state not in Run.LIVE_STATES:
+        raise Refused(f"run {run.pk} is {run.state}; overrides need a run that goes on")
+
+
 def _check(
     run: Run, kind: str, reason: str, expires_at: datetime, cell_index: int | None, value: dict[str, Any]
 ) -> None:
-    if run.state not in Run.LIVE_STATES:
-        raise Refused(f"run {run.pk} is {run.state}; overrides need a run that goes on")
+    must_go_on(run)
     if kind not in Kind.values:
         raise Refused(f"kind {kind!r} is unknown; known kinds: {', '.join(Kind.values)}")
     if not reason.strip():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from scheduler.core import bursts, evaluations
-from scheduler.core.decisions import Kind
+from scheduler.core.decisions import AdmitGroup, Kind, OpenBatch, SealBatch
 from scheduler.core.plan import Plan
 from scheduler.core.safety import staleness
 from scheduler.core.snapshot import Burst, ReadyGroup
@@ -49,9 +49,7 @@ def open_batch(plan: Plan, policy: Policy) -> None:
         "supply",
         f"opens batch {number} of burst {burst.number} at version {snapshot.version}: {len(burst.ready)} of "
         f"{burst.groups_per_batch} groups are ready, {burst.num_unfinished} unfinished",
-        number=number,
-        burst=burst.number,
-        version=snapshot.version,
+        params=OpenBatch(number, burst.number, snapshot.version),
     )
 
 
@@ -63,7 +61,7 @@ def fill_batch(plan: Plan) -> None:
     number = batch.number if batch is not None else plan.snapshot.version + 1
     version = batch.version if batch is not None else plan.snapshot.version
     num_groups = batch.num_groups if batch is not None else 0
-    burst = _yields(plan)
+    burst = _source(plan)
     size = burst.groups_per_batch if burst is not None else plan.settings.groups_per_batch
     for group in _admissible(plan, burst, version, size - num_groups):
         num_groups += 1
@@ -72,15 +70,13 @@ def fill_batch(plan: Plan) -> None:
             Kind.ADMIT_GROUP,
             "ready",
             f"admits group {group.id} to batch {number} as {num_groups} of {size}",
-            group=group.id,
-            batch=number,
-            j_max=plan.settings.j_max,
+            params=AdmitGroup(group.id, number, plan.settings.j_max),
         )
     _seal(plan, number, num_groups, size, burst)
 
 
-def _yields(plan: Plan) -> Burst | None:
-    """Where the batch takes its groups."""
+def _source(plan: Plan) -> Burst | None:
+    """Where the batch takes its groups; None when its burst is used up."""
     if plan.mixes_bursts:
         return plan.source
     return next((b for b in plan.snapshot.bursts if b.number == plan.batch_burst), None)
@@ -93,14 +89,14 @@ def _admissible(plan: Plan, burst: Burst | None, version: int, num_free: int) ->
 
 
 def _seal(plan: Plan, number: int, num_groups: int, size: int, burst: Burst | None) -> None:
-    more = 0 if burst is None else burst.num_unfinished
+    num_to_come = 0 if burst is None else burst.num_unfinished
     if plan.mixes_bursts:
-        more += plan.num_dispatched
-    if num_groups < size and more:
+        num_to_come += plan.num_dispatched
+    if num_groups < size and num_to_come:
         plan.refuse(
             Kind.SEAL_BATCH,
             "groups_to_come",
-            f"batch {number} stays open: {num_groups} of {size} groups, {more} more unfinished",
+            f"batch {number} stays open: {num_groups} of {size} groups, {num_to_come} more unfinished",
         )
     elif evaluations.unconfirmed(plan):
         plan.refuse(
@@ -114,5 +110,5 @@ def _seal(plan: Plan, number: int, num_groups: int, size: int, burst: Burst | No
             "full" if num_groups >= size else "burst_exhausted",
             f"seals batch {number} with {num_groups} of {size} groups"
             + ("" if num_groups >= size else ": its burst has none unfinished"),
-            batch=number,
+            params=SealBatch(number),
         )

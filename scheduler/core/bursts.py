@@ -47,12 +47,12 @@ def strict_burst(snapshot: Snapshot, settings: Settings) -> Proposal:
     if remaining <= 0:
         why = f"version {snapshot.version} + {under_way} batches under way reach step {settings.steps}"
         return Proposal(0, "last_steps", f"no burst: {why}")
-    owed = outstanding_groups(snapshot)
-    if owed > lead * size or under_way > lead:
+    outstanding = outstanding_groups(snapshot)
+    if outstanding > lead * size or under_way > lead:
         return Proposal(
             0,
             "burst_in_progress",
-            f"no burst yet: {owed} groups, {under_way} batches, are neither consumed nor void; lead "
+            f"no burst yet: {outstanding} groups, {under_way} batches, are neither consumed nor void; lead "
             f"{lead} x {size} allow {lead * size}",
         )
     num_batches = min(num_batches, remaining)
@@ -81,13 +81,14 @@ def merged(snapshot: Snapshot) -> Burst | None:
 def in_time(snapshot: Snapshot, version: int, num_free: int) -> list[ReadyGroup]:
     """Ready groups of all bursts for a batch at `version` with so many places left, those due soonest first.
 
-    A group may take a place only if the batches up to any bound before its own have room for all groups that are due
-    by then, the unfinished ones included. Otherwise some of these would come too late for every batch.
+    A group's bound is the last version at which a batch may still train it. A group may take a place only if all groups
+    with an earlier bound, the unfinished ones included, still fit into this batch and those that follow up to their
+    bound. Otherwise some of them would come too late for every batch.
     """
     by_bound = sorted(snapshot.bursts, key=lambda burst: (burst.version + burst.max_staleness, burst.number))
     taken: list[ReadyGroup] = []
-    num_due = 0  # of the bursts before, groups that this batch leaves to others
-    room = num_free  # for groups that are due later, such that these still fit
+    num_due = 0  # groups of the bursts seen so far that later batches must take
+    room = num_free  # places for the burst at hand that no group with an earlier bound needs
     for burst in by_bound:
         more_batches = max(0, burst.version + burst.max_staleness - version)
         count = max(0, min(len(burst.ready), room))

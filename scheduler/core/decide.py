@@ -20,7 +20,7 @@ from scheduler.core.snapshot import Snapshot
 
 
 def decide(snapshot: Snapshot, policy: Policy, now_s: float) -> list[Decision]:
-    """All decisions of one evaluation, refusals among them, in the order in which they must be carried out."""
+    """All decisions on one snapshot, refusals among them, in the order in which they must be carried out."""
     plan = Plan.start(snapshot, now_s, policy.mixes_bursts)
     if snapshot.paused:
         # Nothing new begins; what runs may finish, the open batch included.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.core.decisions import Kind
+from scheduler.core.decisions import DispatchBurst, Kind, RaiseAlarm
 from scheduler.core.plan import Plan
 from scheduler.core.policies.base import Policy
 
@@ -10,7 +10,7 @@ VOID_GROUPS = "void_groups"
 
 
 def dispatch(plan: Plan, policy: Policy) -> None:
-    """At most one burst per evaluation."""
+    """At most one burst per call of `decide`."""
     snapshot, settings = plan.snapshot, plan.settings
     proposal = policy.next_burst(plan)
     if not proposal.num_groups:
@@ -24,12 +24,14 @@ def dispatch(plan: Plan, policy: Policy) -> None:
         proposal.code,
         f"dispatches burst {snapshot.next_burst}: {proposal.reason} of {settings.executions_per_group} "
         f"at version {snapshot.version}, W rises to {plan.waterlevel}",
-        number=snapshot.next_burst,
-        version=snapshot.version,
-        num_groups=proposal.num_groups,
-        groups_per_batch=settings.groups_per_batch,
-        executions_per_group=settings.executions_per_group,
-        max_staleness=settings.max_staleness,
+        params=DispatchBurst(
+            number=snapshot.next_burst,
+            version=snapshot.version,
+            num_groups=proposal.num_groups,
+            groups_per_batch=settings.groups_per_batch,
+            executions_per_group=settings.executions_per_group,
+            max_staleness=settings.max_staleness,
+        ),
     )
 
 
@@ -55,7 +57,7 @@ def _stopped(plan: Plan) -> bool:
             VOID_GROUPS,
             f"{snapshot.num_void_in_a_row} groups in a row were void (limit {limit}); dispatch pauses: look at the "
             "reasons of their executions, then release dispatch",
-            alarm=VOID_GROUPS,
+            params=RaiseAlarm(VOID_GROUPS),
         )
         return True
     return False

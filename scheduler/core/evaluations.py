@@ -6,7 +6,7 @@ due, and none is sealed before the reserved cell serves it, so the weights canno
 
 from __future__ import annotations
 
-from scheduler.core.decisions import Kind
+from scheduler.core.decisions import CancelEvaluation, Kind, ReserveCell, StartEvaluation
 from scheduler.core.plan import Plan, called
 from scheduler.core.safety import capacity_left
 from scheduler.core.snapshot import LOST, ROLLOUT, STARTING, STOPPED, SWITCHING, TRAINING, Cell, Evaluation
@@ -21,9 +21,11 @@ def due(plan: Plan) -> bool:
 
 
 def pending(plan: Plan) -> bool:
-    """Due, and not started by this evaluation of `decide` either, or left without a cell: no batch may open.
+    """An evaluation of this version is still to start (this call of `decide` has not started it either), or has lost
+    its cell: no batch may open.
 
-    A batch that opened then could not be sealed, and where all cells train none would be spared for the evaluation.
+    If one opened now it could not be sealed before the evaluation has a cell; and where all cells then train for it,
+    none could be spared.
     """
     return (due(plan) and not plan.evaluation_starts) or _lacks_cell(plan)
 
@@ -38,7 +40,7 @@ def _lacks_cell(plan: Plan) -> bool:
 
 
 def unconfirmed(plan: Plan) -> bool:
-    """An evaluation of the current version whose cell does not serve that version yet: no batch may be sealed."""
+    """The current version is to be evaluated, and no cell is confirmed to serve it for that: no batch may be sealed."""
     evaluation, version = plan.snapshot.evaluation, plan.snapshot.version
     if plan.evaluation_starts or due(plan):
         return True
@@ -86,10 +88,7 @@ def evaluate(plan: Plan, fixed_split: bool) -> None:
         f"evaluates version {version} with {plan.settings.eval_tasks} tasks on {called(cell)}: "
         f"{len(plan.serving())} x {plan.settings.concurrency_per_cell} stay for W {plan.waterlevel}",
         cell,
-        number=number,
-        version=version,
-        num_tasks=plan.settings.eval_tasks,
-        switches=cell.role != ROLLOUT,
+        StartEvaluation(number, version, plan.settings.eval_tasks, switches=cell.role != ROLLOUT),
     )
 
 
@@ -104,7 +103,7 @@ def _keep_going(plan: Plan, evaluation: Evaluation, fixed_split: bool) -> None:
             "cell_lost",
             f"cancels evaluation {evaluation.number}: its cell is gone and version {plan.snapshot.version} has "
             f"replaced {evaluation.version}",
-            number=evaluation.number,
+            params=CancelEvaluation(evaluation.number),
         )
         return
     cell = None if moved_on else _candidate(plan, fixed_split)
@@ -119,8 +118,7 @@ def _keep_going(plan: Plan, evaluation: Evaluation, fixed_split: bool) -> None:
         "cell_lost",
         f"evaluation {evaluation.number} lost its cell and goes on on {called(cell)}",
         cell,
-        number=evaluation.number,
-        switches=cell.role != ROLLOUT,
+        ReserveCell(evaluation.number, switches=cell.role != ROLLOUT),
     )
 
 

@@ -26,7 +26,7 @@ def to_json(value: Any) -> Any:
 
 def from_json(kind: type[T], data: Any) -> T:
     """The inverse of `to_json`. Raises KeyError or TypeError when the data does not fit `kind`."""
-    decode: Callable[[Any], T] = _decoder(kind)  # type: ignore[arg-type]
+    decode: Callable[[Any], T] = _decoder(kind)  # type: ignore[arg-type]  # mypy holds that a class has no hash
     result = decode(data)
     return result
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.core.decisions import Kind
+from scheduler.core.decisions import Kind, Launch, LaunchEvaluation
 from scheduler.core.plan import Plan, called
 from scheduler.core.snapshot import ROLLOUT
 
@@ -13,19 +13,19 @@ def num_to_launch(num_waiting: int, num_occupied: int, num_serving: int, concurr
 
 
 def launch(plan: Plan) -> None:
-    """Only executions that were dispatched before this evaluation: their rows exist."""
+    """Only executions that were dispatched before this call of `decide`: their rows exist."""
     snapshot, concurrency = plan.snapshot, plan.settings.concurrency_per_cell
     waiting, occupied = snapshot.counters.waiting, snapshot.counters.occupied
     if waiting <= 0:
         return
     serving = plan.serving()
     newest = max((burst.version for burst in snapshot.bursts), default=0)
-    behind = next((cell for cell in serving if cell.weight_version < newest), None)
-    if behind is not None:
+    outdated = next((cell for cell in serving if cell.weight_version < newest), None)
+    if outdated is not None:
         plan.refuse(
             Kind.LAUNCH,
             "weights_behind",
-            f"no launch yet: {called(behind)} serves version {behind.weight_version}, the burst needs {newest}",
+            f"no launch yet: {called(outdated)} serves version {outdated.weight_version}, the burst needs {newest}",
         )
         return
     count = num_to_launch(waiting, occupied, len(serving), concurrency)
@@ -40,7 +40,7 @@ def launch(plan: Plan) -> None:
         Kind.LAUNCH,
         "room",
         f"launches {count}: {occupied} of {len(serving)} x {concurrency} places were taken, {waiting} waited",
-        count=count,
+        params=Launch(count),
     )
 
 
@@ -65,6 +65,5 @@ def launch_evaluation(plan: Plan) -> None:
             f"launches {count} of evaluation {evaluation.number} on {called(cell)}: {evaluation.num_running} of "
             f"{concurrency} places were taken",
             cell,
-            evaluation=evaluation.number,
-            count=count,
+            LaunchEvaluation(evaluation.number, count),
         )

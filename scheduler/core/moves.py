@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from scheduler.core.decisions import Kind
+from scheduler.core.decisions import Kind, LeaveRollout, ReturnToRollout
 from scheduler.core.plan import Plan, called
 from scheduler.core.safety import capacity_left, leaves_enough
 from scheduler.core.snapshot import LOST, ROLLOUT, STOPPED, TRAINING, Cell
 
 
+def stay(plan: Plan, cell: Cell, code: str, why: str, **params: float) -> None:
+    """Write down that a cell confirmed in training or rollout was considered for the other role and keeps its own."""
+    kind = Kind.RETURN_TO_ROLLOUT if cell.role == TRAINING else Kind.LEAVE_ROLLOUT
+    plan.refuse(kind, code, f"{called(cell)} stays in {cell.role}: {why}", cell, **params)
+
+
 def leave(plan: Plan, cell: Cell, code: str, why: str, *, rule: bool = True, unsafe: bool = False) -> bool:
     """Send a serving cell to training. With `rule`, only if those that stay can hold everything that is owed."""
     if problem := plan.orders.forbids(cell, TRAINING):
-        plan.refuse(Kind.LEAVE_ROLLOUT, "override", f"{called(cell)} stays in rollout: {problem}", cell)
+        stay(plan, cell, "override", problem)
         return False
     if rule and not unsafe and (refusal := stays_because(plan)):
-        plan.refuse(Kind.LEAVE_ROLLOUT, refusal[0], f"{called(cell)} stays in rollout: {refusal[1]}", cell)
+        stay(plan, cell, *refusal)
         return False
     num_staying = len(plan.serving()) - 1
     room = f"{num_staying} x {plan.settings.concurrency_per_cell}"
-    owed = f"{room} >= W {plan.waterlevel}" if rule and not unsafe else f"W {plan.waterlevel}, {room} stay"
+    numbers = f"{room} >= W {plan.waterlevel}" if rule and not unsafe else f"W {plan.waterlevel}, {room} stay"
     plan.switch(cell, TRAINING)
-    plan.accept(
-        Kind.LEAVE_ROLLOUT, code, f"{called(cell)} leaves rollout: {why}; {owed}", cell, to_role=TRAINING, unsafe=unsafe
-    )
+    reason = f"{called(cell)} leaves rollout: {why}; {numbers}"
+    plan.accept(Kind.LEAVE_ROLLOUT, code, reason, cell, LeaveRollout(unsafe))
     return True
-
-
-def one_may_leave(plan: Plan) -> bool:
-    """The rule lets one more cell go."""
-    serving, settings = len(plan.serving()), plan.settings
-    return capacity_left(serving, settings.concurrency_per_cell, plan.waterlevel) and leaves_enough(
-        serving, settings, plan.waterlevel
-    )
 
 
 def stays_because(plan: Plan) -> tuple[str, str] | None:
@@ -50,10 +47,10 @@ def stays_because(plan: Plan) -> tuple[str, str] | None:
 def come_back(plan: Plan, cell: Cell, code: str, why: str) -> bool:
     """Send a cell in training back to rollout, unless a person forbids it."""
     if problem := plan.orders.forbids(cell, ROLLOUT):
-        plan.refuse(Kind.RETURN_TO_ROLLOUT, "override", f"{called(cell)} stays in training: {problem}", cell)
+        stay(plan, cell, "override", problem)
         return False
     plan.switch(cell, ROLLOUT)
-    plan.accept(Kind.RETURN_TO_ROLLOUT, code, f"{called(cell)} returns to rollout: {why}", cell, to_role=ROLLOUT)
+    plan.accept(Kind.RETURN_TO_ROLLOUT, code, f"{called(cell)} returns to rollout: {why}", cell, ReturnToRollout())
     return True
 
 

@@ -1,12 +1,11 @@
-"""One evaluation of `decide` while it is being made: the snapshot, and what was decided so far on top of it."""
+"""One call of `decide` while it is being made: the snapshot, and what was decided so far on top of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from scheduler.core import bursts
-from scheduler.core.decisions import Decision, Kind
+from scheduler.core.decisions import Decision, Kind, Params
 from scheduler.core.overrides import Orders
 from scheduler.core.settings import Settings
 from scheduler.core.snapshot import LOST, ROLLOUT, STARTING, STOPPED, SWITCHING, TRAINING, Burst, Cell, Snapshot
@@ -23,15 +22,15 @@ class Plan:
     now_s: float
     settings: Settings
     orders: Orders
-    waterlevel: int  # W, with what this evaluation has dispatched
+    waterlevel: int  # W, with what this call of `decide` has dispatched
     decisions: list[Decision] = field(default_factory=list)
-    num_dispatched: int = 0  # groups dispatched by this evaluation
-    num_admitted: int = 0  # groups admitted to the batch in progress by this evaluation
+    num_dispatched: int = 0  # groups dispatched by this call of `decide`
+    num_admitted: int = 0  # groups admitted to the batch in progress by this call of `decide`
     source: Burst | None = None  # where the next batch takes its groups: one burst, or all of them as if one
     mixes_bursts: bool = False
     batch_burst: int | None = None  # burst of the batch in progress, also of one just opened
-    evaluation_starts: bool = False
-    evaluation_waits: bool = False  # for a cell that comes in a moment: no burst may take its place
+    evaluation_starts: bool = False  # a held-out evaluation, by this call of `decide`
+    evaluation_waits: bool = False  # one is due and its cell comes in a moment: no burst may take that cell's place
     _desired: dict[int, str] = field(default_factory=dict)
     _reserved: dict[int, int] = field(default_factory=dict)
 
@@ -94,15 +93,21 @@ class Plan:
     def reserve(self, cell: Cell, evaluation: int) -> None:
         self._reserved[cell.index] = evaluation
 
-    def accept(self, kind: Kind, code: str, reason: str, cell: Cell | None = None, **params: Any) -> None:
+    def accept(
+        self, kind: Kind, code: str, reason: str, cell: Cell | None = None, params: Params | None = None
+    ) -> None:
         self.decisions.append(Decision(kind, True, code, reason, None if cell is None else cell.index, params))
 
     def dispatch(self, num_groups: int) -> None:
         self.num_dispatched += num_groups
         self.waterlevel += num_groups * self.settings.executions_per_group
 
-    def refuse(self, kind: Kind, code: str, reason: str, cell: Cell | None = None, **params: Any) -> None:
-        self.decisions.append(Decision(kind, False, code, reason, None if cell is None else cell.index, params))
+    def refuse(
+        self, kind: Kind, code: str, reason: str, cell: Cell | None = None, again_s: float | None = None
+    ) -> None:
+        """`again_s`: when to ask again, where only time will change the answer."""
+        index = None if cell is None else cell.index
+        self.decisions.append(Decision(kind, False, code, reason, index, again_s=again_s))
 
 
 def called(cell: Cell) -> str:

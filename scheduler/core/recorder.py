@@ -1,4 +1,4 @@
-"""Which decisions are news: all that move something, and refusals that say what was not said before.
+"""Which decisions are worth a row: all that move something, and refusals that say what was not said before.
 
 See docs/algorithms.md §9.
 
@@ -20,19 +20,19 @@ REFUSAL_ROWS_EVERY_S = 5.0
 
 @dataclass
 class Recorder:
-    """Remembers what one run has been told: its decisions that are worth a row."""
+    """Remembers which decisions of one run were stored."""
 
     refused_s: dict[tuple[object, ...], float] = field(default_factory=dict)  # when stored, by what they say
     refused_last: frozenset[object] = frozenset()
     launched_s: dict[Kind, float] = field(default_factory=dict)
 
-    def news(self, decisions: Sequence[Decision], now_s: float) -> list[Decision]:
+    def worth_storing(self, decisions: Sequence[Decision], now_s: float) -> list[Decision]:
         """The decisions that are worth a row."""
         moved = {d.cell_index for d in decisions if d.accepted and d.cell_index is not None}
         self.refused_s = {key: at for key, at in self.refused_s.items() if key[1] not in moved}
-        fresh = [d for d in decisions if (self._launch(d, now_s) if d.accepted else self._refusal(d, now_s))]
+        chosen = [d for d in decisions if (self._launch(d, now_s) if d.accepted else self._refusal(d, now_s))]
         self.refused_last = frozenset(d.repeats_as for d in decisions if not d.accepted)
-        return fresh
+        return chosen
 
     def _launch(self, decision: Decision, now_s: float) -> bool:
         if decision.kind not in (Kind.LAUNCH, Kind.LAUNCH_EVALUATION):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,48 @@ class Settings:
     def from_config(cls, config: Mapping[str, Any]) -> Settings:
         """Pick the scheduler's settings out of a complete run config. Raises KeyError for a missing one."""
         return cls(**{field.name: config[field.name] for field in fields(cls)})
+
+
+class Sizes(Protocol):
+    """Settings that must fit together, wherever they come from."""
+
+    @property
+    def cells(self) -> int: ...
+    @property
+    def concurrency_per_cell(self) -> int: ...
+    @property
+    def groups_per_batch(self) -> int: ...
+    @property
+    def executions_per_group(self) -> int: ...
+    @property
+    def burst_batches(self) -> int: ...
+    @property
+    def burst_lead(self) -> int: ...
+    @property
+    def max_staleness(self) -> int: ...
+    @property
+    def min_rollout_cells(self) -> int: ...
+    @property
+    def training_cells(self) -> int: ...
+
+
+def misfit(sizes: Sizes) -> str:
+    """Why these bursts and cells do not fit together; empty when they do."""
+    ahead, most = sizes.burst_batches + sizes.burst_lead, sizes.max_staleness + 1
+    if ahead > most:
+        return f"burst_batches + burst_lead is {ahead}, at most max_staleness + 1 = {most} keeps the staleness bound"
+    if sizes.training_cells >= sizes.cells:
+        return f"training_cells {sizes.training_cells} leaves no cell of {sizes.cells} for rollout"
+    if sizes.min_rollout_cells > sizes.cells:
+        return f"min_rollout_cells {sizes.min_rollout_cells} exceeds cells {sizes.cells}"
+    burst = sizes.burst_batches * sizes.groups_per_batch * sizes.executions_per_group
+    room = sizes.cells * sizes.concurrency_per_cell
+    if burst > room:
+        return (
+            f"a burst is burst_batches x groups_per_batch x executions_per_group = {burst} executions, but cells x "
+            f"concurrency_per_cell hold {room}"
+        )
+    return ""
 
 
 #: Settings that a person may change while the run goes on (docs/algorithms.md §9), with the least allowed value.

@@ -14,7 +14,7 @@ UNMEASURED_SWITCH_S = 5.0
 
 
 class Supply(NamedTuple):
-    """`since_s` is when the condition became true and has held since; None while it is false."""
+    """Whether there is enough to train. `since_s`: since when there is, without a break; None while there is not."""
 
     num_ready: int
     num_needed: int
@@ -23,7 +23,13 @@ class Supply(NamedTuple):
 
     @property
     def there(self) -> bool:
+        """There is enough to train."""
         return self.since_s is not None
+
+    @property
+    def told(self) -> str:
+        """The numbers, as reasons have them."""
+        return f"{self.num_ready} of {self.num_needed} groups are ready"
 
     def held_s(self, now_s: float) -> float:
         return 0.0 if self.since_s is None else max(0.0, now_s - self.since_s)
@@ -75,7 +81,7 @@ def num_micro_steps_to_do(snapshot: Snapshot, burst: Burst | None) -> float:
 
 
 def work_to_do_s(snapshot: Snapshot, burst: Burst | None, num_trainers: int) -> float | None:
-    """Seconds the cells in training need for what is there; None when micro-steps were never timed."""
+    """Seconds that so many cells in training need for what is there; None when micro-steps were never timed."""
     if snapshot.work.micro_step_s is None:
         return None
     return num_micro_steps_to_do(snapshot, burst) * snapshot.work.micro_step_s / max(1, num_trainers)

@@ -9,6 +9,7 @@ from agents.actions.launch_run import default_project, launch_run
 from agents.config import BadConfig
 from agents.models import Run, RunEvent
 from agents.proxy.rendering import BUNDLED_POLICY
+from agents.proxy.traffic.fitting import fit
 from tests.harness.rows import write_task
 from tests.proxy import policies
 
@@ -61,9 +62,9 @@ def test_a_harness_that_the_policy_cannot_understand_is_refused_with_what_the_te
     folder = policies.write_unfit(tmp_path)
     with pytest.raises(BadConfig) as refused:
         launch(policy_path=str(folder))
-    why = refused.value.problems["harness"]
-    assert f"reference does not work with the policy in {folder}" in why
-    assert why.endswith("the policy's chat template cannot say this: only three messages fit")
+    found = fit("reference", folder)
+    assert found is not None
+    assert refused.value.problems["harness"] == found.problem != ""
     with pytest.raises(CommandError, match="only three messages fit"):
         call_command("launch", "--set", f"policy_path={folder}")
     assert not Run.objects.exists()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
+from schemathesis.pytest.plugin import SchemathesisFunction
 
 from agents.actions.api_tokens import create_token
 from agents.models import Project, Run
@@ -16,6 +17,12 @@ from gyreweb.api.auth import new_secret
 from tests.support.demo_run import Shape, demo_project, demo_run
 
 SMALL = Shape(groups_per_batch=2, executions_per_group=3, bursts=2, cells=2, concurrency=6)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Schemathesis gives the tests of all operations one id, and of those `pytest -n` would run only one."""
+    if isinstance(item, SchemathesisFunction):
+        item._id = item.id.with_params(item.operation_label)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from django.test import Client
 
 from agents.models import Execution, KeptWorkspace, Reassessment
 from agents.report import report
+from agents.web.outline import REASONS
 from tests.processor.records import Made
 from tests.support.processed_run import processed_run
 
@@ -74,9 +75,7 @@ def test_another_verdict_is_asked_for_with_a_reason_by_who_may_operate(
 def test_a_selection_has_bounds_draws_reasons_and_its_replay(reader: Client, execution: Execution) -> None:
     found = reader.get(f"/api/v1/executions/{execution.pk}/selection").json()
     assert (found["bounds"]["j_max"], len(found["draws"]), found["replays_equal"]) == (2, 2, True)
-    assert {"call": 0, "reason_code": "extended", "reason": "extended by a call of the same or a higher role"} in found[
-        "passed_over"
-    ]
+    assert {"call": 0, "reason_code": "extended", "reason": REASONS["extended"]} in found["passed_over"]
     execution.draws.filter(number=0).update(random=0.25)
     found = reader.get(f"/api/v1/executions/{execution.pk}/selection").json()
     assert found["first_difference"]["where"] == "draws[0].random"

@@ -11,6 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from agents.models import Call, Execution, Run, RunEvent
+from scheduler.config import allowed
 from scheduler.models import Decision, Override
 from tests.proxy import policies
 
@@ -66,10 +67,11 @@ def test_a_bad_launch_names_the_field_and_starts_nothing(machine: Machine, body:
 def test_a_launch_of_a_harness_that_the_policy_cannot_understand_starts_nothing(
     machine: Machine, tmp_path: Path
 ) -> None:
-    wanted = {"preset": "quickstart", "settings": {"policy_path": str(policies.write_unfit(tmp_path))}}
+    folder = str(policies.write_unfit(tmp_path))
+    wanted = {"preset": "quickstart", "settings": {"policy_path": folder}}
     reply = _post(machine("launch"), "/api/v1/runs", wanted)
     assert reply.status_code == 422
-    assert "reference does not work with the policy in" in reply.json()["errors"]["harness"]
+    assert folder in reply.json()["errors"]["harness"]
     assert Run.objects.count() == 0
 
 
@@ -126,7 +128,7 @@ def test_the_page_about_the_api_says_the_scope_of_each_operation_and_shows_code_
     assert 'than <code class="mono">after</code>' in text
     settings = {field.name: field for field in reply.context["shapes"]["Settings"]}
     assert "ppo_clip_behaviour" in settings["loss"].choices
-    assert settings["cells"].allowed == "at least 1 and at most 64"
+    assert settings["cells"].allowed == allowed("cells")
     assert '<a class="link" href="#shape-Settings">Settings</a>' in text
 
 

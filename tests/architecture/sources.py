@@ -18,5 +18,5 @@ def tracked_files() -> tuple[Path, ...]:
     return tuple(Path(name) for name in names if (REPO_ROOT / name).is_file())
 
 
-def text_of(path: Path) -> str:
+def text_of(path: Path | str) -> str:
     return (REPO_ROOT / path).read_text(errors="replace")

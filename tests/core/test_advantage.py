@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from agents.core import draws
 from agents.core.advantage import AdvantageKind, advantages, mean_and_std
 
-KINDS: list[AdvantageKind] = ["group_std", "mean_only", "leave_one_out"]
+KINDS: list[AdvantageKind] = list(get_args(AdvantageKind))
 rewards = st.dictionaries(st.integers(0, 99), st.floats(-2, 2, allow_subnormal=False), min_size=2, max_size=9)
 
 

@@ -51,8 +51,11 @@ def test_plain_numbers_may_come_as_text() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"burst_batches": 3}, "staleness bound"),
-        ({"cells": 1}, "hold 64"),
+        (
+            {"burst_batches": 3},
+            r"burst_batches \+ burst_lead is 3, at most max_staleness \+ 1 = \d keeps the staleness bound",
+        ),
+        ({"cells": 1}, r"a burst is .* = \d+ executions, but cells x concurrency_per_cell hold 64"),
         ({"context_tokens": 8192}, "never split"),
         ({"training_cells": 2}, "no cell of 2"),
         ({"min_rollout_cells": 3}, "exceeds cells"),

@@ -1,6 +1,7 @@
 """trainers.core.loss: sums that do not depend on packing, checked against scalar formulas (docs/algorithms.md §8)."""
 
 import math
+from typing import get_args
 
 import pytest
 import torch
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 
 from trainers.core.loss import LossKind, LossMetrics, LossSettings, token_loss
 
-KINDS: list[LossKind] = ["ppo_clip", "ppo_clip_behaviour", "cispo", "gspo", "reinforce_is"]
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+KINDS: list[LossKind] = list(get_args(LossKind))
 
 targets = st.tuples(
     st.floats(-5, -0.01),  # trainer's log-probability
@@ -58,6 +60,7 @@ def by_hand(rows: list[tuple[float, float, float, float, int]], settings: LossSe
             loss += weight * -min(ratio, cap) * advantage * lp
             gradient.append(weight * -min(ratio, cap) * advantage)
         else:
+            assert settings.kind in ("ppo_clip_behaviour", "gspo"), f"say here what {settings.kind} is"
             if settings.kind == "gspo":
                 gaps = [row[0] - row[1] for row in rows if row[4] == call]
                 ratio = math.exp(sum(gaps) / len(gaps))

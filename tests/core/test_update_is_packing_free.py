@@ -1,5 +1,7 @@
 """The update does not depend on how a batch was packed, or on who did which micro-step (docs/algorithms.md §8)."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,8 @@ from trainers.core.loss import LossKind, LossSettings, token_loss
 from trainers.core.packing import pack
 from trainers.core.payload import Payload, decode_payload, encode_payload
 
-KINDS: list[LossKind] = ["ppo_clip", "ppo_clip_behaviour", "cispo", "gspo", "reinforce_is"]
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+KINDS: list[LossKind] = list(get_args(LossKind))
 VOCABULARY = 7
 
 

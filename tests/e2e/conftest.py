@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from agents.models import Run
 from tests.support.demo_run import Shape, demo_run
+from tests.support.waiting import wait_for
 from tests.support.web_process import web_process
 
 CHROMIUM = "/usr/bin/chromium"
@@ -65,11 +66,7 @@ def page(chromium: Browser, site: str) -> Iterator[Page]:
 
 def becomes_true(tab: Any, expression: str) -> None:
     """Waits for a JavaScript expression; the page's policy forbids the browser to poll a string by itself."""
-    for _ in range(300):
-        if tab.evaluate(expression):
-            return
-        tab.wait_for_timeout(100)
-    raise AssertionError(f"{expression} did not become true")
+    wait_for(lambda: tab.evaluate(expression), f"{expression} becomes true")
 
 
 def sign_in(tab: Any) -> None:

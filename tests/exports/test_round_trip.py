@@ -155,8 +155,6 @@ def test_a_directory_that_is_something_else_is_refused(made: Made, tmp_path: Pat
     (tmp_path / "full" / "letter.txt").write_text("dear")
     with pytest.raises(CommandError, match="is not empty and holds no export"):
         export(made.run, tmp_path / "full")
-    with pytest.raises(CommandError, match="there is no run 999"):
-        call_command("export", "999", "--out", str(tmp_path / "x"))
 
 
 @pytest.mark.parametrize("extension", FORMATS)

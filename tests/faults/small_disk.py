@@ -24,8 +24,8 @@ from agents.room import RESERVE_PART, Level
 from gyreweb.embedded.postgres import Postgres
 from tests.harness.conftest import SocketBackstage
 from tests.harness.rows import TEST, queue, write_task
-from tests.harness.watching import wait_for
 from tests.proxy.backstage import Loop, tool_text
+from tests.support.waiting import wait_for
 from tests.support.work import evaluate_next, run_next
 
 SERVERS = Path(tempfile.gettempdir()) / f"gyre-test-servers-{os.geteuid()}"
@@ -96,6 +96,10 @@ def beside(work: Callable[[], object]) -> Iterator[None]:
     assert not thread.is_alive()
 
 
+def reaches(state: Run.State) -> None:
+    wait_for(lambda: Run.objects.get().state, f"the run is {state}", until=lambda seen: seen == state)
+
+
 def started(execution: Execution) -> bool:
     return Execution.objects.filter(pk=execution.pk, harness_started_at__isnull=False).exists()
 
@@ -106,11 +110,11 @@ def test_an_execution_that_could_not_write_is_made_again_and_the_run_goes_on_by_
     (execution,) = queue(stage, write_task(tmp_path / "tasks"))
     engine = stage.engine(execution.run, WAITS, "done")
     with beside(lambda: run_next(worker)):
-        wait_for(lambda: any(worker.home.rglob("root/app/a.txt")), 20)
+        wait_for(lambda: any(worker.home.rglob("root/app/a.txt")), "the harness has written")
         assert (home / "postgres" / "reserve").stat().st_size == worker.disk.gauge.min_bytes // RESERVE_PART
         fill(ballast)
     run = Run.objects.get()
-    wait_for(lambda: Run.objects.get().state == Run.State.PAUSED)
+    reaches(Run.State.PAUSED)
     run.refresh_from_db()
     assert "the disk is full: " in run.state_reason
     assert "work goes on by itself" in run.state_reason
@@ -121,8 +125,8 @@ def test_an_execution_that_could_not_write_is_made_again_and_the_run_goes_on_by_
     assert not run_next(worker)
 
     ballast.unlink()
-    wait_for(lambda: Run.objects.get().state == Run.State.STARTING)  # nobody has sent a message
-    wait_for((home / "postgres" / "reserve").exists)
+    reaches(Run.State.STARTING)  # nobody has sent a message
+    wait_for((home / "postgres" / "reserve").exists, "the reserve is there again")
     kinds = run.events.order_by("seq").values_list("kind", flat=True)
     assert list(kinds)[-4:] == ["run_paused", "alarm_raised", "run_resumed", "alarm_cleared"]
     assert expire_leases(run.pk) == 1
@@ -147,11 +151,11 @@ def test_a_worker_that_has_nothing_to_do_pauses_runs_and_lets_them_go_on(
         ) as process,
     ):
         try:
-            wait_for(reserve.exists)
+            wait_for(reserve.exists, "the reserve is there")
             fill(ballast)
-            wait_for(lambda: Run.objects.get().state == Run.State.PAUSED)
+            reaches(Run.State.PAUSED)
             ballast.unlink()
-            wait_for(lambda: Run.objects.get().state == Run.State.STARTING)
+            reaches(Run.State.STARTING)
         finally:
             ballast.unlink(missing_ok=True)
             process.terminate()
@@ -165,16 +169,16 @@ def test_a_verdict_that_was_reached_on_a_full_disk_is_not_written(
     stage.engine(execution.run, tool_text("bash", command="echo apple > a.txt"), "done")
     assert run_next(worker)
     with beside(lambda: evaluate_next(worker)):
-        wait_for(lambda: any(worker.home.rglob("root/app/judged")))
+        wait_for(lambda: any(worker.home.rglob("root/app/judged")), "the task is judged")
         fill(ballast)
-        wait_for(lambda: worker.disk.gauge.level is Level.CRITICAL)
+        wait_for(lambda: worker.disk.gauge.level, "the disk is full", until=lambda level: level is Level.CRITICAL)
         place = worker.place(execution.run_id, execution.pk, 1) / "root" / "app" / "go"
         place.touch()
     assert Assessment.objects.count() == 0
     assert not evaluate_next(worker)
     ballast.unlink()
-    wait_for(lambda: worker.disk.gauge.level is Level.ENOUGH)
-    wait_for(lambda: evaluate_next(worker))
+    wait_for(lambda: worker.disk.gauge.level, "the disk has room", until=lambda level: level is Level.ENOUGH)
+    wait_for(lambda: evaluate_next(worker), "the verdict is reached again")
     execution.refresh_from_db()
     assert (execution.attempt, execution.outcome, execution.reward) == (1, "complete", 1.0)
 
@@ -195,13 +199,13 @@ def test_nothing_is_recorded_on_a_full_disk_and_the_database_lives(
     postmaster = Postgres(SERVERS).pid()
     assert postmaster is not None
     fill(ballast)
-    wait_for(lambda: stage.app.services.spool.lacks_room)
+    wait_for(lambda: stage.app.services.spool.lacks_room, "the proxy sees the full disk")
     refused = ask()
     assert (refused.status_code, Call.objects.count()) == (503, 1)
     assert refused.headers["retry-after"]
-    assert "the disk is full: 0 MB free" in refused.json()["error"]["message"]
+    assert "0 MB free" in refused.json()["error"]["message"]
     ballast.unlink()
-    wait_for(lambda: not stage.app.services.spool.lacks_room)
+    wait_for(lambda: not stage.app.services.spool.lacks_room, "the proxy sees the room")
     assert (ask().status_code, Call.objects.count()) == (200, 2)
     assert Postgres(SERVERS).pid() == postmaster
     with psycopg.connect(stage.database_url) as connection:

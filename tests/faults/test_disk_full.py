@@ -18,7 +18,7 @@ MOUNTED = 'mount -t tmpfs -o mode=1777,size="$1"m tmpfs "$2" && shift 2 && exec 
 MB = 1 << 20
 INNER = "tests/faults/small_disk.py"
 #: What this test process has set up for itself.
-OWN = ("DATABASE_URL", "REDIS_URL", "GYRE_HOME", "DJANGO_SETTINGS_MODULE")
+OWN = ("DATABASE_URL", "REDIS_URL", "GYRE_HOME", "DJANGO_SETTINGS_MODULE", "PYTEST_XDIST_WORKER")
 
 
 @cache

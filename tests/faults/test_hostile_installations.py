@@ -1,20 +1,14 @@
 """Folders and variables that people really set wrongly: one clear sentence, no traceback, and nothing ends for it."""
 
 import os
-import shutil
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from gyreweb import env, homefolder
 from gyreweb.embedded import ports
-from gyreweb.supervisor.children import Child, stop_all
-from gyreweb.supervisor.services import Service
 from tests.faults.test_disk_full import cannot_mount
 
 SUPERVISOR = ("-m", "gyreweb.supervisor", "up")
@@ -23,7 +17,6 @@ WORKER = ("-m", "celery", "-A", "gyreweb.celery", "worker", "--pool", "solo")
 MIGRATE = ("manage.py", "migrate")
 WEB = ("-c", "import gyreweb.asgi")
 PROXY = ("-m", "agents.proxy", "--database-url", "postgresql://nowhere")
-SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
 
 
 def ended(arguments: tuple[str, ...], *prefix: str, **variables: str) -> str:
@@ -145,48 +138,3 @@ def test_a_home_that_is_ours_is_closed_to_others_and_somebody_elses_folder_is_le
         homefolder.prepared(folder)
     modes = [path.stat().st_mode & 0o777 for path in (ours, theirs, new, theirs / "run")]
     assert modes == [0o700, 0o755, 0o700, 0o700]
-
-
-@pytest.fixture
-def children() -> Iterator[list[Child]]:
-    started: list[Child] = []
-    yield started
-    stop_all(started, hurry=lambda: True)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
-
-
-def test_a_crash_without_a_log_folder_is_outlived_and_the_folder_made_again(
-    tmp_path: Path, children: list[Child]
-) -> None:
-    notices: list[str] = []
-    service = Service("child", (sys.executable, "-c", SLEEPER), lambda text: b"up" in text)
-    child = Child(service, tmp_path / "logs" / "child.log", dict(os.environ), notices.append)
-    children.append(child)
-    child.start()
-
-    def ready() -> bool:
-        child.watch()
-        return child.ready
-
-    until(ready)
-    shutil.rmtree(tmp_path / "logs")
-    (tmp_path / "logs").touch()  # nor can it be made again yet
-    assert child.pid is not None
-    os.kill(child.pid, signal.SIGKILL)
-
-    def told() -> bool:
-        child.watch()
-        return len(notices) >= 2
-
-    until(told)
-    assert notices[0].startswith("child was ended by signal 9; it starts again")
-    assert notices[1].startswith("child cannot be started: ")
-    (tmp_path / "logs").unlink()
-    until(ready)
-    assert child.log.exists()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from operator import not_
 from pathlib import Path
 
 import psycopg
@@ -15,7 +16,7 @@ from gyreweb import embedded, env
 from gyreweb.embedded import process
 from gyreweb.embedded.postgres import Postgres
 from gyreweb.embedded.valkey import Valkey
-from tests.harness.watching import wait_for
+from tests.support.waiting import wait_for
 
 USER = """
 import sys
@@ -79,7 +80,7 @@ def test_servers_outlive_one_killed_user_and_end_with_the_last(home: Path, users
         assert connection.execute("SELECT 1").fetchone() == (1,)
     assert pids(home) == servers
     users[1].kill()
-    wait_for(lambda: not any(alive(pid) for pid in servers))
+    wait_for(lambda: [pid for pid in servers if alive(pid)], "the servers end", until=not_)
 
 
 def test_servers_end_also_when_their_folder_is_deleted_before_the_last_user_is_killed(home: Path, users: Users) -> None:
@@ -87,7 +88,7 @@ def test_servers_end_also_when_their_folder_is_deleted_before_the_last_user_is_k
     shutil.rmtree(home)
     for user in users:
         user.kill()
-    wait_for(lambda: not any(alive(pid) for pid in servers))
+    wait_for(lambda: [pid for pid in servers if alive(pid)], "the servers end", until=not_)
     assert not home.exists()
 
 

@@ -7,7 +7,6 @@ import hashlib
 import json
 import random
 import secrets
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,9 @@ import pytest
 
 from agents.models import Call, Execution, Group, ProxyProcess, Task
 from tests.proxy.backstage import Backstage, backstage
+from tests.proxy.gate import Gate
 from tests.proxy.processes import proxy_process
+from tests.support.waiting import wait_for
 
 NUMBER = 1152
 #: What the second process may take in all, with 1,152 sessions and streams.
@@ -34,8 +35,7 @@ def stage(database_url: str) -> Iterator[Backstage]:
 def _keys(stage: Backstage, owner: str) -> list[str]:
     """Keys of running executions that belong to this proxy, all of one run and one engine."""
     run = stage.run(max_calls_per_cell=2 * NUMBER)
-    engine = stage.engine(run, "done")
-    engine.scripted.gate = None
+    stage.engine(run, "done")
     task = Task.objects.create(task_set=run.task_set, name="one", path="/tasks/one", digest="0", config={})
     group = Group.objects.create(run=run, task=task, number=0)
     proxy = ProxyProcess.objects.get(name=owner)
@@ -88,19 +88,16 @@ def test_1152_clients_of_a_killed_proxy_all_get_their_answers_from_the_next_one(
     with proxy_process(database_url, tmp_path, "proxy-many") as first:
         keys = _keys(stage, "proxy-many")
         scripted, clients = stage.engines[0].scripted, Clients(first.socket, keys)
-        is_open = False
-
-        async def gate() -> None:
-            while not is_open:
-                await asyncio.sleep(0.2)
-
-        scripted.gate = gate
+        gate = Gate(stage, stage.engines[0])
         asking = asyncio.run_coroutine_threadsafe(clients.run(), stage.loop.loop)
-        while len(scripted.running) < NUMBER:
+
+        def num_running() -> int:
             assert not asking.done(), asking.exception()
-            time.sleep(0.05)
+            return len(scripted.running)
+
+        wait_for(num_running, "every client is at the engine", 240, until=lambda number: number >= NUMBER)
         first.kill()
-        is_open, scripted.gate = True, None
+        gate.open()
         with proxy_process(database_url, tmp_path, "proxy-many") as second:
             answers = asking.result(300)
             peak = _peak_kib(second.child.pid)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import threading
@@ -17,6 +16,7 @@ from agents.executions.worker import Worker
 from agents.models import Execution, ProxyProcess
 from tests.harness.rows import queue, write_task
 from tests.proxy.backstage import Backstage, backstage, tool_text
+from tests.proxy.gate import Gate
 from tests.proxy.processes import proxy_process
 from tests.support.waiting import wait_for
 from tests.support.work import evaluate_next, run_next
@@ -49,13 +49,7 @@ def test_an_execution_whose_proxy_is_killed_and_comes_back_late_is_not_timed_out
 ) -> None:
     (execution,) = queue(stage, write_task(tmp_path / "tasks"), harness_timeout_s=LIMIT_S)
     engine = stage.engine(execution.run, tool_text("bash", command="echo apple > a.txt"), "done")
-    release = threading.Event()
-
-    async def gate() -> None:
-        while not release.is_set():
-            await asyncio.sleep(0.01)
-
-    engine.scripted.gate = gate
+    gate = Gate(stage, engine)
 
     def work() -> None:
         try:
@@ -70,7 +64,7 @@ def test_an_execution_whose_proxy_is_killed_and_comes_back_late_is_not_timed_out
         execution.refresh_from_db()
         assert execution.proxy is not None
         first.kill()
-    release.set()
+    gate.open()
     wait_for(lambda: _held_s(execution) > LIMIT_S + 1, "the proxy is gone for longer than the harness has")
     assert running.is_alive()
     with proxy_process(database_url, tmp_path, "proxy-outage"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
@@ -10,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
 from agents.executions.worker import Worker
 from agents.harness.sandbox.client import SandboxServer
-from agents.proxy.app import ProxyApp
 from tests.proxy.backstage import Backstage, Loop
 
 
@@ -26,11 +23,7 @@ class SocketBackstage(Backstage):
     def start_proxy(self, **options: Any) -> None:
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(self.socket_path))
-        self.app = ProxyApp(self.database_url, **options)
-        config = uvicorn.Config(self.app, http="httptools", ws="none", log_level="warning")
-        self._server = uvicorn.Server(config)
-        self._task = asyncio.run_coroutine_threadsafe(self._server.serve(sockets=[listener]), self.loop.loop)
-        self.loop.call(self._started())
+        self._serve(listener, **options)
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ def test_a_fixture_gives_what_harbor_gave(result: dict[str, Any], server: Sandbo
             play(server, tmp_path, result)
         return
     if result["exception"] == "HealthcheckError":
-        with pytest.raises(SandboxError, match="the health check failed 2 times") as caught:
+        with pytest.raises(SandboxError) as caught:
             play(server, tmp_path, result)
         assert caught.value.code is Reason.SANDBOX_NEVER_HEALTHY
         return

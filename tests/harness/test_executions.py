@@ -13,14 +13,16 @@ from django.db import connection, connections
 from django.db.models.functions import Now
 
 from agents.actions.cancel_execution import cancel_execution
+from agents.executions import disk
 from agents.executions.leftovers import clear_directories, clear_leftovers
 from agents.executions.worker import Worker
 from agents.harness.worksite import Worksite
 from agents.models import Assessment, Execution, Run
 from tests.harness.conftest import SocketBackstage
 from tests.harness.rows import queue, write_task
-from tests.harness.watching import in_namespace, wait_for
+from tests.harness.watching import in_namespace
 from tests.proxy.backstage import tool_text
+from tests.support.waiting import wait_for
 from tests.support.work import evaluate_next, run_next
 
 State = Execution.State
@@ -114,8 +116,8 @@ def test_time_that_the_proxy_holds_a_call_is_not_the_agents(
 ) -> None:
     (execution,) = queue(stage, task_set, harness_timeout_s=2)
     with in_thread(worker):
-        wait_for(lambda: started(execution))
-        wait_for(lambda: Execution.objects.get().held_s > 2)
+        wait_for(lambda: started(execution), "the harness has started")
+        wait_for(lambda: Execution.objects.get().held_s, "the call is held", until=lambda held_s: held_s > 2)
         stage.engine(execution.run, WRITE, "done")
     finished(worker, execution)
     assert (execution.outcome, execution.reward) == ("complete", 1.0)
@@ -127,7 +129,7 @@ def test_a_cancelled_execution_is_killed_and_leaves_nothing(
     (execution,) = queue(stage, task_set)
     stage.engine(execution.run, tool_text("bash", command="sleep 1000"))
     with in_thread(worker):
-        wait_for(lambda: started(execution))
+        wait_for(lambda: started(execution), "the harness has started")
         (sandbox,) = worker.harness_server.sandboxes
         cancel_execution(execution, user=None, reason="not wanted")
     assert in_namespace(sandbox.pid_namespace) == []
@@ -143,7 +145,7 @@ def test_a_superseded_attempt_is_killed_and_the_next_one_counts(
     (execution,) = queue(stage, task_set)
     engine = stage.engine(execution.run, tool_text("bash", command="sleep 1000"))
     with in_thread(worker):
-        wait_for(lambda: started(execution))
+        wait_for(lambda: started(execution), "the harness has started")
         Execution.objects.update(attempt=2, state=State.QUEUED, key_hash=None, lease_owner="", lease_expires_at=None)
     engine.say(WRITE, "done")
     assert run_next(worker)
@@ -205,7 +207,7 @@ def test_a_worker_that_ends_gives_its_leases_up(stage: SocketBackstage, worker: 
     (execution,) = queue(stage, task_set)
     stage.engine(execution.run, tool_text("bash", command="sleep 1000"))
     with in_thread(worker):
-        wait_for(lambda: started(execution))
+        wait_for(lambda: started(execution), "the harness has started")
         worker.end()
     execution.refresh_from_db()
     assert execution.state == State.RUNNING
@@ -217,7 +219,7 @@ def test_leases_of_a_live_worker_are_left_alone(stage: SocketBackstage, worker: 
     (execution,) = queue(stage, task_set)
     stage.engine(execution.run, tool_text("bash", command="sleep 1000"))
     with in_thread(worker):
-        wait_for(lambda: started(execution))
+        wait_for(lambda: started(execution), "the harness has started")
         assert clear_leftovers() == 0
         Execution.objects.update(lease_owner=worker.owner.rpartition("/")[0] + "/1")
         assert clear_leftovers() == 1
@@ -245,7 +247,7 @@ def test_a_full_disk_pauses_the_run_until_there_is_room(
         assert not run_next(worker)
         run = Run.objects.get()
         assert run.state == Run.State.PAUSED
-        assert "the disk is full" in run.state_reason
+        assert run.events.get(kind="run_paused").payload["code"] == disk.CODE
         assert not run_next(worker)
     assert worker.disk.check() == ""
     run.refresh_from_db()
@@ -278,7 +280,7 @@ def test_lost_database_connections_cost_no_execution(stage: SocketBackstage, wor
     slow = tool_text("bash", command="echo apple > a.txt; until [ -e go ]; do sleep 0.1; done")
     stage.engine(execution.run, slow, "done")
     with in_thread(worker):
-        wait_for(lambda: started(execution))
+        wait_for(lambda: started(execution), "the harness has started")
         for _ in range(3):
             with connection.cursor() as cursor:
                 cursor.execute(

@@ -16,7 +16,7 @@ import pytest
 
 from agents.harness.drivers import DRIVERS, HARNESSES
 from agents.harness.install import InstallError, Recipe, find, install, place_of
-from tests.harness.watching import wait_for
+from tests.support.waiting import wait_for
 
 needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
 REPO = Path(__file__).parents[2]
@@ -103,7 +103,7 @@ def test_an_installer_that_is_killed_leaves_nothing_that_counts_and_the_next_goe
     )
     part = place_of(wanted, tmp_path).with_name(f"{wanted.key}.part")
     process = subprocess.Popen([sys.executable, "-c", code], cwd=REPO, start_new_session=True)
-    wait_for(part.exists)
+    wait_for(part.exists, "the installation has begun")
     time.sleep(0.1)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from operator import not_
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from agents.harness.sandbox.client import SandboxServer
 from agents.harness.sandbox.workspace import Workspace, read_log
 from agents.harness.taskformat.dockerfile import Image
 from gyreweb.supervisor import record
-from tests.harness.watching import wait_for
+from tests.support.waiting import wait_for
 
 HERE = Path(__file__).parent
 REPO = HERE.parents[1]
@@ -56,7 +57,7 @@ def test_kill_9_of_the_sandbox_server_while_sandboxes_start_leaves_none(spec: Sa
         for sandbox in sandboxes:
             with pytest.raises(SandboxError):
                 sandbox.wait(60)
-        wait_for(lambda: processes.marked("TAG", tag) == [])
+        wait_for(lambda: processes.marked("TAG", tag), "nothing is left", until=not_)
     server.close()
 
 
@@ -68,7 +69,7 @@ def test_a_closed_server_leaves_no_sandbox_that_had_only_begun(spec: SandboxSpec
             server.start(spec)
         time.sleep(moment_s)
         server.close()
-        wait_for(lambda: processes.marked("TAG", tag) == [])
+        wait_for(lambda: processes.marked("TAG", tag), "nothing is left", until=not_)
 
 
 def test_a_sandbox_that_is_stopped_while_it_starts_leaves_nothing(spec: SandboxSpec, tag: str) -> None:
@@ -78,7 +79,7 @@ def test_a_sandbox_that_is_stopped_while_it_starts_leaves_nothing(spec: SandboxS
         time.sleep(moment_s)
         with contextlib.suppress(SandboxError):  # it never stood
             server.end(sandbox)
-        wait_for(lambda: processes.marked("TAG", tag) == [])
+        wait_for(lambda: processes.marked("TAG", tag), "nothing is left", until=not_)
     server.close()
 
 
@@ -94,7 +95,7 @@ def test_a_supervisor_finds_the_sandboxes_of_a_worker_that_was_killed_with_its_s
         os.kill(server_pid, signal.SIGKILL)
     record.kill_marked(mine)
     assert record.marked(mine) == []
-    wait_for(lambda: processes.marked("TAG", tag) == [])
+    wait_for(lambda: processes.marked("TAG", tag), "nothing is left", until=not_)
 
 
 def test_the_marks_are_not_in_the_environment_of_what_runs_inside(

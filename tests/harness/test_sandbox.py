@@ -9,6 +9,7 @@ import socketserver
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from operator import not_
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ from agents.harness.sandbox.processes import kill_if_same, start_ticks
 from agents.harness.sandbox.watch import Watch
 from agents.harness.sandbox.workspace import Workspace, read_log, read_untrusted
 from agents.harness.taskformat.dockerfile import Image
-from tests.harness.watching import in_namespace, wait_for
+from tests.harness.watching import in_namespace
+from tests.support.waiting import PATIENCE_S, wait_for
 
 Run = Callable[..., tuple[Exit, str]]
 
@@ -53,6 +55,13 @@ def spec_of(workspace: Workspace, script: str, user: User | None = None, **optio
         user=who,
     )
     return replace(spec, **options)  # type: ignore[arg-type]
+
+
+def wait_for_files(workspace: Workspace, *names: str, patience_s: float = PATIENCE_S) -> None:
+    def missing() -> list[str]:
+        return [name for name in names if not (workspace.root / "app" / name).exists()]
+
+    wait_for(missing, "no file is missing", patience_s, until=not_)
 
 
 @pytest.fixture
@@ -176,7 +185,7 @@ def test_a_call_waits_for_a_proxy_that_is_away(server: SandboxServer, workspace:
     path = tmp_path / "late.sock"
     script = "exec 5<>/dev/tcp/127.0.0.1/8080; touch /app/connected; cat <&5"
     sandbox = running(server, spec_of(workspace, script, proxy_socket=path))
-    wait_for(lambda: (workspace.root / "app" / "connected").exists())
+    wait_for((workspace.root / "app" / "connected").exists, "the sandbox is connected")
     with socket.socket(socket.AF_UNIX) as late:
         late.bind(str(path))
         late.listen()
@@ -191,7 +200,7 @@ def test_stopping_kills_every_process_and_keeps_the_files(server: SandboxServer,
     stubborn = "trap '' TERM INT; touch /app/part; while :; do sleep 1; done"
     script = f"(setsid sh -c 'echo $$ > /app/pid; sleep 1000' &); {stubborn}"
     sandbox = running(server, spec_of(workspace, script))
-    wait_for(lambda: (workspace.root / "app" / "pid").exists() and (workspace.root / "app" / "part").exists())
+    wait_for_files(workspace, "pid", "part")
     assert in_namespace(sandbox.pid_namespace)
     server.stop(sandbox)
     assert sandbox.wait(60) == Exit(128 + signal.SIGKILL, "killed")
@@ -213,7 +222,7 @@ def test_a_fork_bomb_stays_within_its_limit(server: SandboxServer, workspace: Wo
     bomb = ":(){ :|:& };: 2>/dev/null; while :; do sleep 0.2; done"
     spec = spec_of(workspace, bomb, limits=Limits(processes=40))
     sandbox = running(server, spec)
-    wait_for(lambda: len(in_namespace(sandbox.pid_namespace)) > 10)
+    wait_for(lambda: in_namespace(sandbox.pid_namespace), "the bomb goes off", until=lambda found: len(found) > 10)
     assert len(in_namespace(sandbox.pid_namespace)) <= 44
     server.stop(sandbox)
     assert sandbox.wait(60) is not None
@@ -227,7 +236,7 @@ def test_limits_on_processes_count_per_sandbox(server: SandboxServer, workspace:
     for name in ("a", "b", "c"):
         spec = spec_of(workspace, "", limits=few)
         sandboxes.append(running(server, replace(spec, command=("/bin/bash", "-c", script, name))))
-    wait_for(lambda: all((workspace.root / "app" / name).exists() for name in "abc"))
+    wait_for_files(workspace, *"abc")
     for sandbox in sandboxes:
         server.stop(sandbox)
         sandbox.wait(60)
@@ -281,7 +290,7 @@ def test_eighty_sandboxes_stand_at_once(server: SandboxServer, workspace: Worksp
     spec = spec_of(workspace, "", proxy_socket=proxy_socket)
     names = [str(number) for number in range(80)]
     sandboxes = [server.start(replace(spec, command=("/bin/bash", "-c", hear, name))) for name in names]
-    wait_for(lambda: all((workspace.root / "app" / name).exists() for name in names), timeout_s=240)
+    wait_for_files(workspace, *names, patience_s=240)
     assert len({sandbox.pid_namespace for sandbox in sandboxes}) == len(names)
     for sandbox in sandboxes:
         server.stop(sandbox)
@@ -313,7 +322,7 @@ def test_sandboxes_end_with_the_server_and_a_new_one_takes_over(workspace: Works
         with pytest.raises(SandboxError) as caught:
             sandbox.wait(60)
         assert caught.value.code is Reason.SANDBOX_LOST
-        wait_for(lambda namespace=sandbox.pid_namespace: not in_namespace(namespace))
+        wait_for(lambda namespace=sandbox.pid_namespace: in_namespace(namespace), "its processes end", until=not_)
     assert server.start(spec_of(workspace, "exit 3")).wait(60) == Exit(3)
     server.close()
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from operator import not_
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,9 @@ from agents.models import Assessment, Execution
 from gyreweb.celery import app
 from tests.harness.conftest import SocketBackstage
 from tests.harness.rows import queue, write_task
-from tests.harness.watching import in_namespace, wait_for
+from tests.harness.watching import in_namespace
 from tests.proxy.backstage import Loop, tool_text
+from tests.support.waiting import wait_for
 
 REPO = Path(__file__).parents[2]
 State = Execution.State
@@ -64,7 +66,7 @@ def start_worker(tmp_path: Path) -> Iterator[Start]:
                 command, cwd=REPO, env={**os.environ, "GYRE_DB_POOL_SIZE": "4"}, stdout=output, stderr=output
             )
         processes.append(process)
-        wait_for(lambda: b" ready." in log.read_bytes() or process.poll() is not None)
+        wait_for(lambda: b" ready." in log.read_bytes() or process.poll() is not None, "the worker is ready")
         assert process.poll() is None, log.read_text()
         return process
 
@@ -81,20 +83,20 @@ def test_a_message_wakes_a_worker_and_kill_9_loses_nothing(
     engine = stage.engine(execution.run, tool_text("bash", command="sleep 1000"))
     first = start_worker()
     app.send_task("agents.tasks.run_execution")
-    wait_for(lambda: bool(Execution.objects.get().sandbox))
+    wait_for(lambda: Execution.objects.get().sandbox, "its sandbox stands")
     execution.refresh_from_db()
     namespace = int(os.readlink(f"/proc/{execution.sandbox['pid']}/ns/pid").strip("pid:[]"))
     assert in_namespace(namespace)
     first.send_signal(signal.SIGKILL)
     first.wait(60)
-    wait_for(lambda: not in_namespace(namespace))
+    wait_for(lambda: in_namespace(namespace), "its processes end", until=not_)
 
     engine.say(tool_text("bash", command="echo apple > a.txt"), "done")
     start_worker()
-    wait_for(lambda: Execution.objects.filter(lease_expires_at__lte=Now()).exists())
+    wait_for(Execution.objects.filter(lease_expires_at__lte=Now()).exists, "its lease is given up")
     Execution.objects.update(attempt=2, state=State.QUEUED, key_hash=None, lease_owner="", lease_expires_at=None)
     app.send_task("agents.tasks.run_execution")
-    wait_for(lambda: Execution.objects.get().state == State.FINISHED)
+    wait_for(lambda: Execution.objects.get().state, "it finishes", until=lambda state: state == State.FINISHED)
     execution.refresh_from_db()
     assert (execution.attempt, execution.reward) == (2, 1.0)
     assert Assessment.objects.count() == 1
@@ -109,7 +111,7 @@ def test_a_worker_that_is_told_to_end_gives_its_leases_up(
     stage.engine(execution.run, tool_text("bash", command="sleep 1000"))
     worker = start_worker()
     app.send_task("agents.tasks.run_execution")
-    wait_for(lambda: bool(Execution.objects.get().sandbox))
+    wait_for(lambda: Execution.objects.get().sandbox, "its sandbox stands")
     worker.terminate()
     assert worker.wait(60) == 0
     assert Execution.objects.filter(state=State.RUNNING, lease_expires_at__lte=Now()).exists()

@@ -1,10 +1,8 @@
-"""What tests of processes look at and wait for."""
+"""What tests of processes look at."""
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 
@@ -18,10 +16,3 @@ def in_namespace(inode: int) -> list[int]:
         except OSError:
             continue
     return found
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)

@@ -49,13 +49,13 @@ def test_a_harness_is_recorded_as_it_is(
     context_tokens = words.compaction_tokens if scene.compacts else 1 << 20
     if scene.surprises:
         context_tokens = words.overflow_tokens
-    told = 1 << 20 if scene.surprises else context_tokens
+    stated_tokens = 1 << 20 if scene.surprises else context_tokens
     settings = preset("quickstart").model_dump(exclude={"task_set"}) | {
         "harness": harness,
         "harness_version": version,
         "policy_path": str(policy_of(context_tokens)),
-        "context_tokens": told,
-        "tokens_per_micro_step": told,
+        "context_tokens": stated_tokens,
+        "tokens_per_micro_step": stated_tokens,
         "max_new_tokens": 2000,
         "harness_timeout_s": 900 + SLOW_S,
         "overall_timeout_s": 960 + SLOW_S,

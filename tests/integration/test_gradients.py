@@ -139,7 +139,7 @@ def test_a_step_whose_checkpoint_was_damaged_is_done_again_from_the_older_one(li
     rebuilt = RunEvent.objects.get(run=run, kind="checkpoint_rebuilt").payload
     assert (rebuilt["version"], rebuilt["from_version"]) == (2, 1)
     [problem] = rebuilt["problems"]
-    assert problem == f"{optimizer} was changed or damaged"
+    assert str(optimizer) in problem
     cell = live_cells.cell(run, 0)
     assert (cell.weight_version, cell.weight_hash) == (2, WeightVersion.objects.get(run=run, version=2).sha256)
 

@@ -124,18 +124,18 @@ def test_running_calls_go_on_over_new_weights_and_every_log_probability_is_that_
     Run.objects.filter(pk=run.pk).update(state=Run.State.RUNNING)
     live_cells.switch(run, "training", [0])
     batch = live_cells.open_batch(run, [random_payload(5)])
-    told = [stage.execution(run) for _ in range(4)]
+    executions = [stage.execution(run) for _ in range(4)]
     body = {"model": "m", "messages": MESSAGES, "stream": True}
     asking = [
         threading.Thread(
             target=httpx.post, args=(f"{base}/v1/chat/completions",), kwargs={"json": body, "timeout": 120}
         )
-        for _, base in told
+        for _, base in executions
     ]
     for caller in asking:
         caller.start()
     satellite = live_cells.cell(run, 1)
-    wait_for(lambda: live_cells.num_calls(satellite) == len(told), "all calls run")
+    wait_for(lambda: live_cells.num_calls(satellite) == len(executions), "all calls run")
     live_cells.seal(batch, num_votes=3)
     live_cells.wait_version(run, 1)
     for caller in asking:
@@ -143,7 +143,7 @@ def test_running_calls_go_on_over_new_weights_and_every_log_probability_is_that_
 
     folders = {0: talkative, 1: Path(Checkpoint.objects.get(run=run, version=1).path) / "hf"}
     num_spanning = 0
-    for execution, _ in told:
+    for execution, _ in executions:
         call = _one(stage, execution)
         assert (call.state, call.false_fork) == ("complete", False)
         ids = full_input(call) + delta(call).output_ids.tolist()

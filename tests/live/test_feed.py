@@ -38,7 +38,7 @@ def _happen(run: Run, kind: EventKind) -> None:
     cell = Cell.objects.get(run=run, index=1)
     if kind in fragments.STATE_EVENTS:
         run.state = {"run_paused": "paused", "run_finished": "finished"}.get(kind, "starting")
-        run.state_reason = "the disk is full"
+        run.state_reason = "somebody said why"
     elif kind == EventKind.GROUP_DISPATCHED:
         run.dispatched += 3
     elif kind == EventKind.EXECUTION_FINISHED:
@@ -74,7 +74,7 @@ def _happen(run: Run, kind: EventKind) -> None:
     elif kind == EventKind.OVERRIDE_RELEASED:
         Override.objects.filter(run=run).update(released_at=timezone.now())
     elif kind in fragments.ALARM_EVENTS:
-        payload = {"code": "void_groups", "message": "8 groups in a row were void"}
+        payload = {"code": "void_groups", "message": "too many void groups"}
     run.save()
     events.record(run.pk, kind, payload)
 

@@ -3,15 +3,17 @@
 import json
 import uuid
 from datetime import timedelta
+from io import StringIO
 
 import pytest
 from django.utils import timezone
 
 from agents.models import Execution, Group, Project, Run, Task, TaskSet
-from gyreweb.supervisor import progress
+from gyreweb.supervisor import follow, progress
 from gyreweb.supervisor.accounts import create_first_admin
+from gyreweb.supervisor.console import Console
 from gyreweb.supervisor.errors import CannotStart
-from gyreweb.supervisor.runs import run_to_watch
+from gyreweb.supervisor.runs import run_to_end, run_to_show
 from gyreweb.supervisor.summary import summarize
 from scheduler.models import Cell, Evaluation, RoleChange
 from trainers.models import Batch, HandIn, MicroStep
@@ -95,27 +97,55 @@ def test_a_run_without_anything_yet_has_a_summary_too() -> None:
 def test_an_unfinished_run_goes_on_and_a_finished_one_is_never_reused() -> None:
     make_run(state="finished")
     unfinished = make_run(state="running")
-    assert run_to_watch("quickstart", None, exact=False, notice=print).pk == unfinished.pk
-    assert run_to_watch("quickstart", 1, exact=True, notice=print).pk == unfinished.pk
+    shown = run_to_show("quickstart", None, asked=False, notice=print)
+    assert shown is not None
+    assert shown.pk == run_to_end("quickstart", 1, print).pk == unfinished.pk
+
+
+def test_the_very_first_start_trains_and_a_later_one_only_when_it_is_asked_to() -> None:
+    first = run_to_show("quickstart", None, asked=False, notice=print)
+    assert first is not None
+    assert (first.preset, first.state) == ("quickstart", "queued")
+    Run.objects.update(state="finished")
+    said: list[str] = []
+    assert run_to_show("quickstart", None, asked=False, notice=said.append) is None
+    assert "make up PRESET=quickstart" in said[0]
+    by_seed = run_to_show("quickstart", 7, asked=True, notice=print)
+    assert by_seed is not None
+    assert (by_seed.preset, by_seed.seed) == ("quickstart", 7)
+    Run.objects.update(state="finished")
+    by_preset = run_to_show("quickstart-shuffled", None, asked=True, notice=print)
+    assert by_preset is not None
+    assert by_preset.preset == "quickstart-shuffled"
+
+
+def test_without_a_run_to_show_the_next_one_that_is_launched_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "EVERY_S", 0.0)
+    follower = follow.Follower(None, Console(StringIO()))
+    follower.refresh()
+    assert follower.ended
+    make_run(state="running")
+    follower.refresh()
+    assert not follower.ended
 
 
 def test_once_does_not_take_the_run_of_another_seed_or_preset() -> None:
     make_run(state="running", seed=2)
     make_run(state="running", preset="quickstart-shuffled")
-    launched = run_to_watch("quickstart", 1, exact=True, notice=print)
+    launched = run_to_end("quickstart", 1, print)
     assert (launched.preset, launched.seed, launched.state) == ("quickstart", 1, "queued")
 
 
 def test_once_resumes_a_paused_run() -> None:
     paused = make_run(state="paused", state_reason="the disk was full")
-    assert run_to_watch("quickstart", 1, exact=True, notice=print).pk == paused.pk
+    assert run_to_end("quickstart", 1, print).pk == paused.pk
     paused.refresh_from_db()
     assert paused.state == "starting"
 
 
 def test_an_unknown_preset_is_refused_with_the_known_ones_and_nothing_is_launched() -> None:
     with pytest.raises(CannotStart, match=r"'nonsense' is unknown; known presets: .*quickstart"):
-        run_to_watch("nonsense", None, exact=True, notice=print)
+        run_to_end("nonsense", None, print)
     assert not Run.objects.exists()
 
 

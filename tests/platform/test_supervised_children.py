@@ -1,12 +1,13 @@
 """Children of the supervisor: restarted when they crash, gone when it stops or dies."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
+from operator import not_
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,8 @@ from gyreweb.supervisor import record
 from gyreweb.supervisor.children import Child, stop_all
 from gyreweb.supervisor.errors import CannotStart
 from gyreweb.supervisor.services import Service
+from tests.support.waiting import wait_for
 
-PATIENCE_S = 30.0
 SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPER}"
 FORKING = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {SLEEPER!r}]); {SLEEPER}"
@@ -40,26 +41,13 @@ with record.held(home, "http://web", "http://proxy") as mine:
 """
 
 
-def eventually(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def make_child(program: str, log: Path, notices: list[str]) -> Child:
     service = Service("child", (sys.executable, "-c", program), lambda text: b"up" in text)
     return Child(service, log, dict(os.environ), notices.append)
 
 
-def watched_until_ready(child: Child) -> bool:
-    def ready() -> bool:
-        child.watch()
-        return child.ready
-
-    return eventually(ready)
+def watch_until_ready(child: Child) -> None:
+    wait_for(lambda: child.watch() or child.ready, "the child is ready")
 
 
 @pytest.fixture
@@ -74,22 +62,42 @@ def test_a_crashed_child_is_reported_with_its_log_and_started_again(tmp_path: Pa
     child = make_child(f"import sys; print('my last words')\n{SLEEPER}", tmp_path / "child.log", notices)
     children.append(child)
     child.start()
-    assert watched_until_ready(child)
+    watch_until_ready(child)
     first = child.pid
     assert first is not None
     os.kill(first, signal.SIGKILL)
-    assert eventually(lambda: child.watch() or bool(notices))
-    assert watched_until_ready(child)
+    wait_for(lambda: child.watch() or notices, "its end is reported")
+    watch_until_ready(child)
     assert child.pid not in (None, first)
     assert "child was ended by signal 9; it starts again in 0.5 s." in notices[0]
     assert "| my last words" in notices[0]
+
+
+def test_a_crash_without_a_log_folder_is_outlived_and_the_folder_made_again(
+    tmp_path: Path, children: list[Child]
+) -> None:
+    notices: list[str] = []
+    child = make_child(SLEEPER, tmp_path / "logs" / "child.log", notices)
+    children.append(child)
+    child.start()
+    watch_until_ready(child)
+    shutil.rmtree(tmp_path / "logs")
+    (tmp_path / "logs").touch()  # nor can it be made again yet
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    wait_for(lambda: child.watch() or notices, "both troubles are reported", until=lambda _: len(notices) >= 2)
+    assert notices[0].startswith("child was ended by signal 9; it starts again")
+    assert notices[1].startswith("child cannot be started: ")
+    (tmp_path / "logs").unlink()
+    watch_until_ready(child)
+    assert child.log.exists()
 
 
 def test_a_child_that_ignores_term_is_killed(tmp_path: Path, children: list[Child]) -> None:
     stubborn = make_child(STUBBORN, tmp_path / "child.log", [])
     children.append(stubborn)
     stubborn.start()
-    assert watched_until_ready(stubborn)
+    watch_until_ready(stubborn)
     stop_all(children, hurry=lambda: True)
     assert stubborn.pid is None
 
@@ -123,7 +131,7 @@ def test_a_second_supervisor_is_refused_and_kill_9_of_the_first_leaves_nothing(t
     assert not record.is_held(tmp_path)
     with record.held(tmp_path, "", "") as successor:
         assert successor.token != mine.token
-        assert eventually(lambda: record.marked(mine) == [])
+        wait_for(lambda: record.marked(mine), "nothing of the first is left", until=not_)
 
 
 def test_a_process_without_our_token_is_never_killed(tmp_path: Path) -> None:

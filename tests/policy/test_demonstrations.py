@@ -68,13 +68,13 @@ def test_a_hasty_agent_stops_after_its_first_call() -> None:
 def test_some_summaries_of_a_hasty_agent_say_that_nothing_is_left() -> None:
     task = make_task("compaction", Random(4))
     summaries = [step.text for step in task.steps if isinstance(step, Summary)]
-    told = set()
+    last_messages = set()
     for seed in range(60):
         shown = list(demonstrate(task, Random(seed), 0.5))
         if len(shown) == 2:
-            told.add(shown[0].messages[-1]["content"])
+            last_messages.add(shown[0].messages[-1]["content"])
             assert shown[1].messages[1]["content"] == program.CONTINUATION + shown[0].messages[-1]["content"]
-    assert told == {NOTHING_LEFT, *summaries}
+    assert last_messages == {NOTHING_LEFT, *summaries}
 
 
 @pytest.mark.parametrize("kind", KINDS)

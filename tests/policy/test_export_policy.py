@@ -72,11 +72,6 @@ def test_a_version_that_is_gone_is_refused_with_those_that_are_there(run: Run, t
     assert not (tmp_path / "out").exists()
 
 
-def test_an_unknown_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="there is no run 999"):
-        call_command("export_policy", "999", "--out", str(tmp_path / "out"))
-
-
 def test_the_bundled_policy_is_small_and_names_its_origin() -> None:
     config = json.loads((BUNDLED / "config.json").read_text())
     assert config["architectures"] == ["Qwen3ForCausalLM"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,16 +13,8 @@ from trainers.policy import folder, warmstart
 from trainers.policy.model import build_model
 from trainers.policy.warmstart import WarmStart, warm_start
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")  # as in the command
 SHORT = WarmStart(steps=16, dialogues_per_step=4)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """As in the command: the model is too small for more."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def losses_and_weights(settings: WarmStart) -> tuple[list[float], dict[str, torch.Tensor]]:

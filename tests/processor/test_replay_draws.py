@@ -104,8 +104,6 @@ def test_what_cannot_be_replayed_is_said_with_the_reason() -> None:
         replay(str(waiting.pk))
     with pytest.raises(CommandError, match="there is no execution 999"):
         replay("999")
-    with pytest.raises(CommandError, match="there is no run 999"):
-        replay("--run", "999")
     with pytest.raises(CommandError, match="name an execution, or a run"):
         replay()
 

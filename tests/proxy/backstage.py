@@ -21,6 +21,7 @@ from agents.proxy.rendering import BUNDLED_POLICY, Rendering, rendering
 from agents.proxy.scripted import ScriptedEngine, Turn, serve
 from scheduler.config import RunConfig, preset
 from scheduler.models import Cell
+from tests.support.waiting import wait_for
 
 Reply = str | Turn | Callable[[list[int]], Turn]
 
@@ -91,6 +92,9 @@ class Backstage:
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self._serve(listener, **options)
+
+    def _serve(self, listener: socket.socket, **options: Any) -> None:
         self.app = ProxyApp(**{"database_url": self.database_url} | options)
         config = uvicorn.Config(
             self.app,
@@ -102,19 +106,15 @@ class Backstage:
         )
         self._server = uvicorn.Server(config)
         self._task = asyncio.run_coroutine_threadsafe(self._server.serve(sockets=[listener]), self.loop.loop)
-        self.loop.call(self._started())
+        wait_for(lambda: self._server.started or self._task.done(), "the proxy has started")
+        if self._task.done():
+            self._task.result()
 
     def stop_proxy(self) -> None:
         if self._server is not None:
             self._server.should_exit = True
             self._task.result(30)
             self._server = None
-
-    async def _started(self) -> None:
-        while not self._server.started:
-            if self._task.done():
-                self._task.result()
-            await asyncio.sleep(0.01)
 
     def engine(self, run: Run, *replies: Reply, **cell: Any) -> Engine:
         """One more engine and its cell in rollout."""

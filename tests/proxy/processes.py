@@ -12,6 +12,8 @@ from pathlib import Path
 
 import httpx
 
+from tests.support.waiting import wait_until_serving
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -48,12 +50,7 @@ def proxy_process(
     assert child.stdout is not None
     try:
         url = next(word for word in child.stdout.readline().split() if word.startswith("http://"))
-        while True:
-            try:
-                if httpx.get(f"{url}/health").status_code == 200:
-                    break
-            except httpx.TransportError:
-                assert child.poll() is None
+        wait_until_serving(f"{url}/health", child)
         yield ProxyProcess(child, url, path)
     finally:
         if child.poll() is None:

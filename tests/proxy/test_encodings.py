@@ -10,7 +10,7 @@ from agents.proxy.encodings import Undecodable, decoded
 
 PLAIN = b'{"model": "m", "input": "go"}' * 20
 LIMIT = 10_000
-GZIP, ZSTD = gzip.compress(PLAIN), zstandard.compress(PLAIN)
+GZIP, ZSTD = gzip.compress(PLAIN, mtime=0), zstandard.compress(PLAIN)
 
 
 def _bare(plain: bytes) -> bytes:
@@ -25,7 +25,7 @@ def _bare(plain: bytes) -> bytes:
         ("Identity", PLAIN),
         ("GZIP", GZIP),
         ("x-gzip", GZIP),
-        ("gzip", gzip.compress(PLAIN[:20]) + gzip.compress(PLAIN[20:])),
+        ("gzip", gzip.compress(PLAIN[:20], mtime=0) + gzip.compress(PLAIN[20:], mtime=0)),
         ("gzip", GZIP + bytes(12)),
         ("deflate", zlib.compress(PLAIN)),
         ("Deflate", _bare(PLAIN)),

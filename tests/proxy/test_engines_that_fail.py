@@ -3,7 +3,6 @@
 What cannot be trusted is kept and never trained.
 """
 
-import asyncio
 import json
 import math
 import threading
@@ -17,6 +16,7 @@ from agents.proxy.engine import ChunkReader, EngineFailed, Sampled, _loads
 from agents.proxy.scripted import Fault, Turn, logprob_of
 from scheduler.models import Cell
 from tests.proxy.backstage import Backstage, delta, policy, sampled
+from tests.proxy.gate import Gate
 from tests.support.waiting import wait_for
 
 GO = [{"role": "user", "content": "go"}]
@@ -191,13 +191,7 @@ def test_keep_alives_go_out_while_a_finished_call_waits_and_the_gaps_are_bounded
     monkeypatch.setattr("agents.proxy.answer.KEEP_ALIVE_S", 0.05)
     run = stage.run()
     engine = stage.engine(run, LONG)
-    release = threading.Event()
-
-    async def gate() -> None:
-        while not release.is_set():
-            await asyncio.sleep(0.01)
-
-    engine.scripted.gate = gate
+    gate = Gate(stage, engine)
     _, base = stage.execution(run)
     body = {"model": "m", "messages": GO, "stream": True}
     with httpx.stream("POST", f"{base}/v1/chat/completions", json=body, timeout=60) as response:
@@ -205,5 +199,5 @@ def test_keep_alives_go_out_while_a_finished_call_waits_and_the_gaps_are_bounded
         seen = 0
         while seen < 3:
             seen += next(lines) == ": keep-alive"
-        release.set()
+        gate.open()
         assert [line for line in lines if line][-1] == "data: [DONE]"

@@ -20,6 +20,7 @@ from agents.proxy.scripted import Turn
 from agents.proxy.store import CallRow
 from agents.proxy.tokenizer import PolicyTokenizer
 from tests.proxy.backstage import Backstage, delta, sampled
+from tests.proxy.gate import Gate
 from tests.support.waiting import wait_for
 
 GO = [{"role": "user", "content": "go"}]
@@ -37,13 +38,13 @@ def test_a_body_of_64_mib_is_served_and_one_byte_more_gets_413_in_its_dialects_s
     body = json.dumps(_body(max_tokens=9)).encode()
     whole = body + b" " * (MAX_BODY_BYTES - len(body))
     assert httpx.post(f"{base}/v1/chat/completions", content=whole, timeout=120).status_code == 200
-    for route, told in (
+    for route, is_too_large in (
         ("chat/completions", lambda answer: answer["error"]["code"] == "request_too_large"),
         ("messages", lambda answer: answer["error"]["type"] == "request_too_large"),
     ):
         refused = httpx.post(f"{base}/v1/{route}", content=whole + b" ", timeout=120)
         assert refused.status_code == 413
-        assert told(refused.json()), refused.text
+        assert is_too_large(refused.json()), refused.text
         assert "64 MiB" in refused.json()["error"]["message"]
     assert len(stage.calls(execution)) == 1
 
@@ -166,14 +167,8 @@ def test_an_execution_that_has_many_requests_open_gets_no_further_one_and_others
 ) -> None:
     monkeypatch.setattr(room, "MAX_OPEN_REQUESTS", 2)
     run = stage.run()
-    scripted = stage.engine(run, "done").scripted
-    release = threading.Event()
-
-    async def gate() -> None:
-        while not release.is_set():
-            await asyncio.sleep(0.01)
-
-    scripted.gate = gate
+    engine = stage.engine(run, "done")
+    gate = Gate(stage, engine)
     (_, many), (_, other) = stage.execution(run), stage.execution(run)
     statuses: list[int] = []
 
@@ -187,9 +182,9 @@ def test_an_execution_that_has_many_requests_open_gets_no_further_one_and_others
     ]
     for one in asking:
         one.start()
-    wait_for(lambda: len(scripted.running) == 2, "both requests are at the engine")
+    wait_for(lambda: len(engine.scripted.running), "both requests are at the engine", until=lambda n: n == 2)
     assert ask(many, "go 3") == 503
-    release.set()
+    gate.open()
     assert ask(other, "go") == 200
     for one in asking:
         one.join()

@@ -11,6 +11,7 @@ from agents.proxy.live import CALLS_KEPT
 from agents.proxy.registry import MAX_LOADING
 from agents.proxy.store import Store
 from tests.proxy.backstage import Backstage, full_input
+from tests.support.waiting import wait_for
 
 GO = [{"role": "user", "content": "go"}]
 
@@ -55,6 +56,7 @@ def test_a_call_that_is_over_keeps_neither_its_body_nor_its_prompt(stage: Backst
     _converse(base, list(GO), rounds=CALLS_KEPT + 4)
     recent = list(_session(stage).live.recent.values())
     assert len(recent) <= CALLS_KEPT + 1
+    wait_for(lambda: not any(call.has_client for call in recent), "the last one's answer is sent to its end")
     for call in recent:
         assert (call.raw_request, call.request.messages, call.prepared.messages) == (b"", [], [])
         assert len(call.prepared.input_ids) == len(call.prepared.new_input_ids) == len(call.sampled.ids) == 0

@@ -14,6 +14,7 @@ import pytest
 
 from agents.proxy.store import APPLICATION_NAME
 from tests.proxy.backstage import Backstage
+from tests.support.waiting import wait_until_serving
 
 pytestmark = pytest.mark.platform
 
@@ -40,8 +41,7 @@ def process(database_url: str, tmp_path: Path) -> Iterator[tuple[str, Path]]:
     transport = httpx.HTTPTransport(uds=str(unix))
     try:
         with httpx.Client(transport=transport) as client:
-            while client.get("http://proxy/health").status_code != 200:
-                pass
+            wait_until_serving("http://proxy/health", child, client.get)
         yield address, unix
     finally:
         child.terminate()

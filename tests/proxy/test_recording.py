@@ -1,7 +1,6 @@
 """What is recorded when things go wrong: clients that leave, engines that break, attempts that end, restarts."""
 
 import threading
-import time
 from typing import Any
 
 import httpx
@@ -9,9 +8,11 @@ import numpy as np
 import pytest
 
 from agents.models import Execution
+from agents.proxy.live import LiveCall
 from agents.proxy.scripted import Fault, Turn, logprob_of
 from scheduler.models import Cell
-from tests.proxy.backstage import Backstage, Engine, delta, full_input, sampled
+from tests.proxy.backstage import Backstage, delta, full_input, sampled
+from tests.proxy.gate import Gate
 from tests.support.waiting import wait_for
 
 GO = [{"role": "user", "content": "go"}]
@@ -26,26 +27,6 @@ def _post(base: str, messages: list[dict] | None = None, **body: Any) -> httpx.R
 
 def _text(response: httpx.Response) -> str:
     return response.json()["choices"][0]["message"]["content"]
-
-
-class Gate:
-    """Holds an engine after a number of tokens until it is opened."""
-
-    def __init__(self, stage: Backstage, engine: Engine, after: int) -> None:
-        self._opened = threading.Event()
-        self._seen = 0
-        self._after = after
-        engine.scripted.gate = self._pass
-
-    async def _pass(self) -> None:
-        import asyncio
-
-        self._seen += 1
-        while self._seen > self._after and not self._opened.is_set():
-            await asyncio.sleep(0.01)
-
-    def open(self) -> None:
-        self._opened.set()
 
 
 def test_a_client_that_leaves_does_not_stop_the_recording(stage: Backstage) -> None:
@@ -211,7 +192,12 @@ def test_a_marked_retry_is_answered_from_the_record_and_an_unmarked_one_is_a_sib
     assert full_input(two) == full_input(one)
 
 
-def test_a_marked_retry_joins_the_call_that_is_still_in_flight(stage: Backstage) -> None:
+def test_a_marked_retry_joins_the_call_that_is_still_in_flight(
+    stage: Backstage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined: list[LiveCall] = []
+    join = LiveCall.join
+    monkeypatch.setattr(LiveCall, "join", lambda call: joined.append(call) or join(call))
     run = stage.run()
     engine = stage.engine(run, LONG)
     gate = Gate(stage, engine, after=2)
@@ -222,7 +208,7 @@ def test_a_marked_retry_joins_the_call_that_is_still_in_flight(stage: Backstage)
     asking[0].start()
     wait_for(lambda: engine.requests, "the call is out")
     asking[1].start()
-    time.sleep(0.3)
+    wait_for(lambda: joined, "both clients read the call", until=lambda calls: len(calls) == 2)
     gate.open()
     for thread in asking:
         thread.join()
@@ -299,13 +285,14 @@ def test_nul_characters_in_texts_are_recorded_as_replacement_characters(stage: B
 
 def test_health_tells_how_much_is_going_on(stage: Backstage) -> None:
     health = wait_for(lambda: (r := httpx.get(f"{stage.url}/health")).status_code == 200 and r, "the proxy is healthy")
-    told = health.json()
-    assert (told["status"], told["sessions"], told["calls"], told["waiting"], told["spooled"]) == ("ok", 0, 0, 0, 0)
+    state = health.json()
+    names = ("status", "sessions", "calls", "waiting", "spooled")
+    assert [state[name] for name in names] == ["ok", 0, 0, 0, 0]
     run = stage.run()
     stage.engine(run, "done")
     execution, base = stage.execution(run)
     _post(base)
-    told = httpx.get(f"{stage.url}/health").json()
+    state = httpx.get(f"{stage.url}/health").json()
     [call] = stage.calls(execution)
-    assert (told["sessions"], told["tokens"]) == (1, call.input_tokens + call.output_tokens)
-    assert told["bytes"] > 4 * told["tokens"]
+    assert (state["sessions"], state["tokens"]) == (1, call.input_tokens + call.output_tokens)
+    assert state["bytes"] > 4 * state["tokens"]

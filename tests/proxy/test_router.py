@@ -114,11 +114,11 @@ async def test_several_proxies_share_the_room_of_a_cell() -> None:
 
 
 async def test_calls_at_an_engine_that_vanishes_or_starts_again_are_told_to_leave_it() -> None:
-    router, told = Router(), []
+    router, left = Router(), []
     router.update([_cell(1), _cell(2)])
-    router.at_work(1, lambda: told.append("gone"))
-    router.at_work(2, lambda: told.append("started again"))
+    router.at_work(1, lambda: left.append("gone"))
+    router.at_work(2, lambda: left.append("started again"))
     router.update([_cell(1, routable=False), _cell(2)])
-    assert told == []
+    assert left == []
     router.update([_cell(2, epoch=2)])
-    assert sorted(told) == ["gone", "started again"]
+    assert sorted(left) == ["gone", "started again"]

@@ -160,7 +160,7 @@ def test_a_lease_goes_to_the_living_proxy_with_the_fewest_executions(stage: Back
 def test_the_supervisor_starts_proxies_with_names_ports_and_sockets_of_their_own(tmp_path: Path) -> None:
     services = [s for s in all_services(tmp_path, "127.0.0.1", Ports(1, (7, 8, 9))) if s.name.startswith("proxy")]
     assert [s.name for s in services] == ["proxy", "proxy-1", "proxy-2"]
-    told = [dict(zip(s.command[3::2], s.command[4::2], strict=True)) for s in services]
-    assert [t["--name"] for t in told] == ["proxy-0", "proxy-1", "proxy-2"]
-    assert [t["--port"] for t in told] == ["7", "8", "9"]
-    assert len({t["--socket"] for t in told}) == 3
+    options = [dict(zip(s.command[3::2], s.command[4::2], strict=True)) for s in services]
+    assert [t["--name"] for t in options] == ["proxy-0", "proxy-1", "proxy-2"]
+    assert [t["--port"] for t in options] == ["7", "8", "9"]
+    assert len({t["--socket"] for t in options}) == 3

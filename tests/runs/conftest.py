@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from gyreweb import embedded, env
 from gyreweb.embedded import ports
+from tests.support.waiting import wait_for
 
 SMALL = {
     "steps": 2, "groups_per_batch": 2, "executions_per_group": 3, "eval_every_steps": 0, "tokens_per_micro_step": 1024,
@@ -42,7 +42,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "async-streamed": ("quickstart", {**SMALL, "policy_kind": "async-streamed"}),
     "mini-swe": ("mini-swe", {"executions_per_group": 2}),
 }  # fmt: skip
-OVER = ("finished", "failed", "stopped")
+OVER = ("finished", "stopped")
 #: Far more than any run takes, so that only a run that hangs meets it.
 LIMIT_S = 900
 
@@ -70,16 +70,19 @@ class Gyre:
     def finished(self, name: str) -> int:
         """Wait for a run to be over; it must have finished. Returns its id."""
         assert self.ids is not None
-        run_id, deadline = self.ids[name], time.monotonic() + LIMIT_S
-        while time.monotonic() < deadline:
+        run_id = self.ids[name]
+
+        def look() -> tuple[str, str]:
             assert self.process is not None
             assert self.process.poll() is None, self._logs()
             state, reason = self.sql("SELECT state, state_reason FROM agents_run WHERE id = %s", run_id)[0]
-            if state in OVER:
-                assert state == "finished", f"{name} is {state}: {reason}"
-                return run_id
-            time.sleep(0.5)
-        raise AssertionError(f"{name} is {state} ({reason}) after {LIMIT_S} s\n{self._logs()}")
+            return state, reason
+
+        state, reason = wait_for(
+            look, lambda: f"{name} is over\n{self._logs()}", LIMIT_S, until=lambda seen: seen[0] in OVER, poll_s=0.5
+        )
+        assert state == "finished", f"{name} is {state}: {reason}"
+        return run_id
 
     def _logs(self) -> str:
         files = sorted((self.home / "logs").glob("*.log"))

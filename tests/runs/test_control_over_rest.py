@@ -1,14 +1,12 @@
 """A run on real cells that a machine launches, pauses, resumes and stops over REST."""
 
 import json
-import time
 import urllib.request
-from collections.abc import Callable
+from operator import not_
 from typing import Any
 
-import pytest
-
 from tests.runs.conftest import LIMIT_S, RUNS, Gyre
+from tests.support.waiting import wait_for
 
 
 class Api:
@@ -31,15 +29,6 @@ class Api:
             return json.loads(answer.read())
 
 
-def wait(what: str, look: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + LIMIT_S
-    while time.monotonic() < deadline:
-        if found := look():
-            return found
-        time.sleep(0.2)
-    pytest.fail(f"{what} did not come about within {LIMIT_S} s")
-
-
 def test_a_run_launched_over_rest_pauses_resumes_and_stops(gyre: Gyre) -> None:
     for name in RUNS:
         gyre.finished(name)
@@ -50,25 +39,26 @@ def test_a_run_launched_over_rest_pauses_resumes_and_stops(gyre: Gyre) -> None:
     def run() -> dict[str, Any]:
         return dict(api("GET", f"/runs/{run_id}"))
 
-    wait("the first step", lambda: run()["version"] >= 1)
+    def reaches(version: int) -> None:
+        wait_for(lambda: run()["version"], f"version {version}", LIMIT_S, until=lambda seen: seen >= version)
+
+    reaches(1)
     assert api("POST", f"/runs/{run_id}/pause", {"reason": "look"})["state"] == "paused"
-
-    def at_rest() -> bool:
-        busy = gyre.sql(
-            "SELECT 1 FROM agents_execution WHERE run_id = %s AND state IN ('running', 'evaluating')", run_id
-        )
-        return not busy
-
-    wait("running executions to end", at_rest)
-    launched = run()["launched"]
-    time.sleep(3)
-    assert (run()["state"], run()["launched"]) == ("paused", launched)
+    # What was told to start before the pause may start; while all of it ends, the scheduler wakes again and again.
+    [(launchable,)] = gyre.sql(
+        "SELECT launched + (SELECT count(*) FROM agents_execution e WHERE e.run_id = r.id AND state = 'queued')"
+        " FROM agents_run r WHERE id = %s",
+        run_id,
+    )
+    busy = "SELECT id FROM agents_execution WHERE run_id = %s AND state IN ('queued', 'running', 'evaluating')"
+    wait_for(lambda: gyre.sql(busy, run_id), "its executions end", LIMIT_S, until=not_)
+    assert run()["state"] == "paused"
+    assert run()["launched"] <= launchable
 
     api("POST", f"/runs/{run_id}/resume", {})
-    version = run()["version"]
-    wait("two more steps", lambda: run()["version"] >= version + 2)
+    reaches(run()["version"] + 2)
     assert api("POST", f"/runs/{run_id}/stop", {"reason": "enough"})["state"] == "stopping"
-    ended = wait("the end", lambda: (found := run())["state"] == "stopped" and found)
+    ended = wait_for(run, "the run stops", LIMIT_S, until=lambda seen: seen["state"] == "stopped")
     assert ended["state_reason"] == "enough"
     assert ended["waterlevel"] == 0
     cells = gyre.sql("SELECT DISTINCT role FROM scheduler_cell WHERE run_id = %s", run_id)

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import psycopg
@@ -14,6 +13,7 @@ from gyreweb.embedded.postgres import Postgres
 from gyreweb.embedded.valkey import Valkey
 from gyreweb.supervisor import record
 from tests.support.own_gyre import calls, manage, up, use_home
+from tests.support.waiting import wait_for
 
 SETTINGS = {"steps": 4, "groups_per_batch": 4, "executions_per_group": 6, "eval_every_steps": 0}
 LIMIT_S = 600
@@ -27,24 +27,25 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def wait_until_mid_run(home: Path, database: str) -> None:
     """After the first step, with executions of the next burst in their harness and calls on record for them."""
-    deadline = time.monotonic() + LIMIT_S
-    while time.monotonic() < deadline:
+
+    def look() -> tuple[int, int]:
+        """The run's version, and its executions that run and have called."""
         with psycopg.connect(database) as connection:
             row = connection.execute(
                 """
-                SELECT r.version, r.state,
+                SELECT r.state, r.version,
                        (SELECT count(DISTINCT c.execution_id) FROM agents_call c JOIN agents_execution e
                         ON e.id = c.execution_id WHERE e.run_id = r.id AND e.state = 'running')
                 FROM agents_run r
                 """
             ).fetchone()
         assert row is not None
-        version, state, num_in_flight = row
+        state, *seen = row
         assert state in ("queued", "starting", "running"), state
-        if version >= 2 and num_in_flight >= 2:
-            return
-        time.sleep(0.05)
-    raise AssertionError((home / "up.log").read_text()[-3000:])
+        return tuple(seen)
+
+    what = lambda: f"version 2 and 2 executions in flight; {(home / 'up.log').read_text()[-3000:]}"  # noqa: E731
+    wait_for(look, what, LIMIT_S, until=lambda seen: min(seen) >= 2)
 
 
 def test_a_run_killed_in_the_middle_goes_on_and_loses_no_recorded_call(home: Path) -> None:

@@ -136,10 +136,10 @@ class World:
     def settle(self) -> None:
         """Decide until nothing more is accepted at this instant."""
         for _ in range(20):
-            picture = self.snapshot()
-            decisions = decide(picture, self.policy, self.now_s)
-            copy = s.Snapshot.from_json(json.loads(json.dumps(picture.to_json())))
-            assert copy == picture
+            snapshot = self.snapshot()
+            decisions = decide(snapshot, self.policy, self.now_s)
+            copy = s.Snapshot.from_json(json.loads(json.dumps(snapshot.to_json())))
+            assert copy == snapshot
             assert decide(copy, self.policy, self.now_s) == decisions
             assert all(d.reason for d in decisions)
             accepted = [d for d in decisions if d.accepted]
@@ -244,9 +244,9 @@ class World:
         params = decision.params
         if not self.policy.mixes_bursts:
             assert outstanding_groups(self.snapshot()) <= self.settings.burst_lead * self.settings.groups_per_batch
-        self.burst_facts[params["number"]] = (self.version, params["max_staleness"], params["groups_per_batch"])
-        for _ in range(params["num_groups"]):
-            group = Group(id=len(self.groups), burst=params["number"], owed=params["executions_per_group"])
+        self.burst_facts[params.number] = (self.version, params.max_staleness, params.groups_per_batch)
+        for _ in range(params.num_groups):
+            group = Group(id=len(self.groups), burst=params.number, owed=params.executions_per_group)
             group.dispatched_at_s = self.now_s
             self.groups[group.id] = group
             self.waiting += [group.id] * group.owed
@@ -255,8 +255,8 @@ class World:
     def do_launch(self, decision: Decision) -> None:
         serving = [c for c in self.cells if c.role == c.desired_role == s.ROLLOUT and c.evaluation is None]
         occupied = self.launched + self.queued - self.finished
-        assert occupied + decision.params["count"] <= len(serving) * self.settings.concurrency_per_cell
-        for _ in range(decision.params["count"]):
+        assert occupied + decision.params.count <= len(serving) * self.settings.concurrency_per_cell
+        for _ in range(decision.params.count):
             group = self.groups[self.waiting.pop(0)]
             group.oldest_version = min([group.oldest_version, *(c.weight_version for c in serving)])
             self.queued += 1
@@ -280,7 +280,7 @@ class World:
         cell = self.cells[decision.cell_index]
         serving = [c for c in self.cells if c.role == c.desired_role == s.ROLLOUT and c.evaluation is None]
         assert cell in serving
-        if self.policy.kind.startswith("elastic") and not decision.params["unsafe"]:
+        if self.policy.kind.startswith("elastic") and not decision.params.unsafe:
             waterlevel = self.dispatched - self.finished
             assert (len(serving) - 1) * self.settings.concurrency_per_cell >= waterlevel, "capacity rule"
             assert waterlevel == 0 or len(serving) - 1 >= self.settings.min_rollout_cells
@@ -331,12 +331,12 @@ class World:
 
     def do_open_batch(self, decision: Decision) -> None:
         assert self.batch is None
-        version, bound, _ = self.burst_facts[decision.params["burst"]]
+        version, bound, _ = self.burst_facts[decision.params.burst]
         assert self.version - version <= bound, "staleness bound"
-        self.batch = WorldBatch(decision.params["number"], decision.params["burst"], self.version)
+        self.batch = WorldBatch(decision.params.number, decision.params.burst, self.version)
 
     def do_admit_group(self, decision: Decision) -> None:
-        group, batch = self.groups[decision.params["group"]], self.batch
+        group, batch = self.groups[decision.params.group], self.batch
         assert batch is not None
         assert group.state == "ready"
         assert group.burst == batch.burst or (self.policy.mixes_bursts and group.burst > batch.burst)
@@ -426,13 +426,13 @@ class World:
 
     def do_start_evaluation(self, decision: Decision) -> None:
         params = decision.params
-        self.evaluation = WorldEvaluation(params["number"], params["version"], params["num_tasks"])
-        self.evaluated.append(params["version"])
+        self.evaluation = WorldEvaluation(params.number, params.version, params.num_tasks)
+        self.evaluated.append(params.version)
         self.do_reserve_cell(decision)
 
     def do_reserve_cell(self, decision: Decision) -> None:
         cell = self.cells[decision.cell_index]
-        cell.evaluation = decision.params["number"]
+        cell.evaluation = decision.params.number
         if cell.desired_role != s.ROLLOUT:
             self.switch(cell, s.ROLLOUT)
 
@@ -440,7 +440,7 @@ class World:
         evaluation, cell = self.evaluation, self.cells[decision.cell_index]
         assert evaluation is not None
         assert cell.weight_version == evaluation.version
-        for _ in range(decision.params["count"]):
+        for _ in range(decision.params.count):
             evaluation.waiting -= 1
             evaluation.running += 1
             self.at(self.random.uniform(0.5, 3.0), lambda: self._evaluated_one(evaluation))
@@ -462,7 +462,7 @@ class World:
         self.evaluation = None
 
     def do_cancel_evaluation(self, decision: Decision) -> None:
-        self.cancelled.append(decision.params["number"])
+        self.cancelled.append(decision.params.number)
         self._end_evaluation()
 
     # Faults and ends

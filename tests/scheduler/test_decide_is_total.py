@@ -9,7 +9,7 @@ from scheduler.core import snapshot as facts
 from scheduler.core.counters import Counters
 from scheduler.core.decide import decide
 from scheduler.core.policies import REGISTRY
-from tests.scheduler.pictures import settings as make_settings
+from tests.scheduler.snapshots import settings as make_settings
 
 small = st.integers(0, 40)
 times = st.floats(0, 1e9)

@@ -13,7 +13,7 @@ from scheduler.core.snapshot import TRAINING, Batch, Snapshot, Work
 from scheduler.simulator.core import simulate
 from scheduler.simulator.scenarios import load
 from tests.scheduler.driver import World
-from tests.scheduler.pictures import burst, cell, picture, settings
+from tests.scheduler.snapshots import burst, cell, settings, snapshot_with
 
 BIG = settings(
     cells=2, concurrency_per_cell=400, groups_per_batch=18, executions_per_group=4, burst_batches=4, max_staleness=3,
@@ -37,36 +37,38 @@ def decisions(snapshot: Snapshot, kind: Kind) -> list[Decision]:
 
 
 def test_the_core_leaves_for_the_first_ready_group_without_holding() -> None:
-    seen = picture(10, burst(num_ready=1, num_unfinished=10), settings=settings(rho_min=1.0, supply_hold_s=60.0))
+    seen = snapshot_with(10, burst(num_ready=1, num_unfinished=10), settings=settings(rho_min=1.0, supply_hold_s=60.0))
     assert decisions(seen, Kind.LEAVE_ROLLOUT)[0].accepted
 
 
 def test_a_few_groups_start_ahead_while_the_last_batch_is_trained() -> None:
     last = burst(num_admitted=17, num_unfinished=1, version=4, max_staleness=3, groups_per_batch=18)
-    seen = picture(4, last, settings=BIG, version=7, work=TRAINING_BOUND, batch=last_batch(17))
+    seen = snapshot_with(4, last, settings=BIG, version=7, work=TRAINING_BOUND, batch=last_batch(17))
     dispatched = decisions(seen, Kind.DISPATCH_BURST)[0]
-    assert (dispatched.reason_code, dispatched.params["num_groups"]) == ("ahead", 7)
+    assert (dispatched.reason_code, dispatched.params.num_groups) == ("ahead", 7)
     [waits] = decisions(seen, Kind.SEAL_BATCH)
     assert waits.reason == "batch 8 stays open: 17 of 18 groups, 8 more unfinished"
 
 
 def test_nothing_starts_ahead_while_most_of_the_last_batch_is_unfinished() -> None:
     last = burst(num_admitted=8, num_unfinished=10, version=4, max_staleness=3, groups_per_batch=18)
-    seen = picture(40, last, settings=BIG, version=7, work=TRAINING_BOUND, batch=last_batch(8))
+    seen = snapshot_with(40, last, settings=BIG, version=7, work=TRAINING_BOUND, batch=last_batch(8))
     assert not decisions(seen, Kind.DISPATCH_BURST)[0].accepted
 
 
 def test_bursts_go_out_over_carried_stragglers_when_these_hold_the_run_up() -> None:
     stragglers = burst(num_unfinished=9, version=4, max_staleness=3, groups_per_batch=18)
-    seen = picture(36, stragglers, settings=BIG, version=7, work=STRAGGLING)
+    seen = snapshot_with(36, stragglers, settings=BIG, version=7, work=STRAGGLING)
     dispatched = decisions(seen, Kind.DISPATCH_BURST)[0]
-    assert (dispatched.reason_code, dispatched.params["num_groups"]) == ("stragglers_carried", 3 * 18)
+    assert (dispatched.reason_code, dispatched.params.num_groups) == ("stragglers_carried", 3 * 18)
 
 
 def test_a_batch_keeps_places_for_groups_that_no_later_batch_may_take() -> None:
     old = burst(number=0, num_unfinished=5, version=4, max_staleness=3, groups_per_batch=18)
     fresh = burst(number=1, num_ready=18, num_unfinished=36, version=7, max_staleness=3, groups_per_batch=18)
-    seen = picture(41, old, fresh, settings=BIG, version=7, batch=last_batch(0), cells=(cell(0, TRAINING), cell(1)))
+    seen = snapshot_with(
+        41, old, fresh, settings=BIG, version=7, batch=last_batch(0), cells=(cell(0, TRAINING), cell(1))
+    )
     admitted = decisions(seen, Kind.ADMIT_GROUP)
     assert len(admitted) == 13
     assert not decisions(seen, Kind.SEAL_BATCH)[0].accepted
@@ -77,7 +79,7 @@ def test_a_batch_leaves_room_for_groups_that_the_next_batches_must_take(num_owed
     """One place per batch. Those of burst 0 must be in batch 2 or 3, so with two of them there is none to give away."""
     old = burst(number=0, num_unfinished=num_owed, version=0, max_staleness=2, groups_per_batch=1)
     fresh = burst(number=1, num_ready=3, version=1, max_staleness=2, groups_per_batch=1)
-    taken = in_time(picture(8, old, fresh, version=1), 1, 1)
+    taken = in_time(snapshot_with(8, old, fresh, version=1), 1, 1)
     assert taken == list(fresh.ready[:num_taken])
 
 
@@ -99,8 +101,8 @@ def test_overlapping_bursts_never_leave_a_group_too_old_for_every_batch(num_batc
 def test_without_history_bursts_are_strict() -> None:
     assert forecast(Work(), 4, 18, 0) is None
     assert not carries(Work(), 4, 18)
-    dispatched = decisions(picture(0, settings=BIG), Kind.DISPATCH_BURST)[0]
-    assert dispatched.params["num_groups"] == 72
+    dispatched = decisions(snapshot_with(0, settings=BIG), Kind.DISPATCH_BURST)[0]
+    assert dispatched.params.num_groups == 72
 
 
 @pytest.mark.parametrize("log_sd", [0.2, 0.8, 1.4])

@@ -148,7 +148,7 @@ def test_the_first_leave_is_refused_with_the_numbers_of_the_capacity_rule(site: 
     here.until(lambda run: run.finished > 0, "some executions end")
     refusal = Decision.objects.filter(run=here.run, accepted=False, reason_code="capacity", cell_index=0).first()
     assert refusal is not None
-    assert refusal.reason.startswith("the core stays in rollout: 1 x 8 < W 1")
+    assert "1 x 8 < W 1" in refusal.reason
 
 
 def test_a_silent_satellite_is_lost_and_comes_back_and_its_micro_steps_are_done_once(

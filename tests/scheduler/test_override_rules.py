@@ -5,47 +5,51 @@ import pytest
 from scheduler.core.decisions import Kind
 from scheduler.core.settings import setting_problem
 from scheduler.core.snapshot import ROLLOUT, STOPPED, TRAINING, Override
-from tests.scheduler.pictures import NOW_S, burst, cell, decided, none, only, picture
+from tests.scheduler.snapshots import NOW_S, burst, cell, decided, none, only, snapshot_with
 
 LATER_S = NOW_S + 60
 
 
 def test_a_pinned_cell_stays_where_it_is_pinned() -> None:
     pin = Override(5, "pin", LATER_S, cell_index=0, role=ROLLOUT)
-    snapshot = picture(0, burst(num_ready=8), overrides=(pin,))
+    snapshot = snapshot_with(0, burst(num_ready=8), overrides=(pin,))
     decision = only(snapshot, Kind.LEAVE_ROLLOUT, 0)
-    assert decision.reason == "the core stays in rollout: override 5 pins it to rollout"
+    assert (decision.accepted, decision.reason_code) == (False, "override")
+    assert "override 5 pins it to rollout" in decision.reason
 
 
 def test_a_pin_to_training_obeys_the_capacity_rule_unless_it_is_unsafe() -> None:
     pin = Override(5, "pin", LATER_S, cell_index=1, role=TRAINING)
-    refused = [d for d in decided(picture(100, burst(num_unfinished=13), overrides=(pin,))) if d.cell_index == 1]
-    assert refused[0].reason == "cell 1 stays in rollout: 1 x 64 < W 100"
+    refused = [d for d in decided(snapshot_with(100, burst(num_unfinished=13), overrides=(pin,))) if d.cell_index == 1]
+    assert (refused[0].accepted, refused[0].reason_code) == (False, "capacity")
     unsafe = Override(5, "pin", LATER_S, cell_index=1, role=TRAINING, unsafe=True)
-    moved = [d for d in decided(picture(100, burst(num_unfinished=13), overrides=(unsafe,))) if d.accepted]
-    assert [(d.kind, d.cell_index, d.params["unsafe"]) for d in moved] == [(Kind.LEAVE_ROLLOUT, 1, True)]
+    moved = [d for d in decided(snapshot_with(100, burst(num_unfinished=13), overrides=(unsafe,))) if d.accepted]
+    assert [(d.kind, d.cell_index, d.params.unsafe) for d in moved] == [(Kind.LEAVE_ROLLOUT, 1, True)]
 
 
 def test_an_expired_override_means_nothing() -> None:
     pin = Override(5, "pin", NOW_S, cell_index=0, role=ROLLOUT)
-    assert only(picture(0, burst(num_ready=8), overrides=(pin,)), Kind.LEAVE_ROLLOUT, 0).accepted
+    assert only(snapshot_with(0, burst(num_ready=8), overrides=(pin,)), Kind.LEAVE_ROLLOUT, 0).accepted
 
 
 def test_switching_can_be_forbidden_for_all_cells() -> None:
     forbid = Override(5, "forbid_switch", LATER_S)
-    snapshot = picture(0, burst(num_ready=8), overrides=(forbid,))
+    snapshot = snapshot_with(0, burst(num_ready=8), overrides=(forbid,))
     assert none(snapshot, Kind.LEAVE_ROLLOUT)
 
 
 def test_dispatch_can_be_held() -> None:
     hold = Override(5, "hold_dispatch", LATER_S)
-    assert only(picture(0, overrides=(hold,)), Kind.DISPATCH_BURST).reason == "no burst: override 5 holds dispatch"
+    assert (
+        only(snapshot_with(0, overrides=(hold,)), Kind.DISPATCH_BURST).reason == "no burst: override 5 holds dispatch"
+    )
 
 
 def test_a_setting_is_changed_from_the_next_decision_on() -> None:
     change = Override(5, "setting", LATER_S, name="rho_min", number=1.0)
-    decision = only(picture(0, burst(num_ready=2, num_unfinished=1), overrides=(change,)), Kind.LEAVE_ROLLOUT, 0)
-    assert decision.reason == "the core stays in rollout: 2 of 8 groups are ready"
+    decision = only(snapshot_with(0, burst(num_ready=2, num_unfinished=1), overrides=(change,)), Kind.LEAVE_ROLLOUT, 0)
+    assert (decision.accepted, decision.reason_code) == (False, "supply_short")
+    assert "2 of 8" in decision.reason
 
 
 @pytest.mark.parametrize(
@@ -68,8 +72,8 @@ def test_a_setting_that_cannot_be_changed_so_is_refused_with_what_is_allowed(
 
 def test_a_drained_cell_stops_when_the_others_hold_what_is_owed_and_starts_when_the_order_ends() -> None:
     drain = Override(5, "drain", LATER_S, cell_index=1)
-    assert not only(picture(65, burst(num_unfinished=9), overrides=(drain,)), Kind.DRAIN_CELL).accepted
-    assert only(picture(64, burst(num_unfinished=8), overrides=(drain,)), Kind.DRAIN_CELL).accepted
+    assert not only(snapshot_with(65, burst(num_unfinished=9), overrides=(drain,)), Kind.DRAIN_CELL).accepted
+    assert only(snapshot_with(64, burst(num_unfinished=8), overrides=(drain,)), Kind.DRAIN_CELL).accepted
     stopped = (cell(0), cell(1, STOPPED))
-    assert none(picture(10, burst(num_unfinished=2), overrides=(drain,), cells=stopped), Kind.START_CELL)
-    assert only(picture(10, burst(num_unfinished=2), cells=stopped), Kind.START_CELL).cell_index == 1
+    assert none(snapshot_with(10, burst(num_unfinished=2), overrides=(drain,), cells=stopped), Kind.START_CELL)
+    assert only(snapshot_with(10, burst(num_unfinished=2), cells=stopped), Kind.START_CELL).cell_index == 1

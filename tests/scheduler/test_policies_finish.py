@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.policies import REGISTRY
 from scheduler.core.settings import Settings
 from tests.scheduler.driver import World
 
@@ -62,7 +63,7 @@ def due_versions(settings: Settings) -> list[int]:
     return [v for v in range(steps + 1) if every and (v % every == 0 or v == steps)]
 
 
-POLICIES = ["elastic", "elastic+", "colocate", "async-barrier", "async-streamed"]
+POLICIES = sorted(REGISTRY)
 
 
 @pytest.mark.parametrize("policy_kind", POLICIES)

@@ -24,7 +24,7 @@ def decided_run() -> Run:
     seen = observe(run.pk)
     assert seen is not None
     decisions = decide(seen.snapshot, policy_of("elastic"), seen.snapshot.taken_at_s)
-    assert enact(run, seen, decisions, Recorder().news(decisions, seen.snapshot.taken_at_s)) == 1
+    assert enact(run, seen, decisions, Recorder().worth_storing(decisions, seen.snapshot.taken_at_s)) == 1
     return run
 
 

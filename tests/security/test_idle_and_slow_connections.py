@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,9 @@ from agents.proxy.http import given_up
 from agents.serving import connections
 from agents.serving.connections import guarded
 from tests.proxy.backstage import Backstage, Loop, backstage
+from tests.proxy.gate import Gate
 from tests.proxy.processes import ROOT, proxy_process
+from tests.support.waiting import wait_for, wait_until_serving
 
 FEW = ("prlimit", "--nofile=256:256")
 GO = {"model": "m", "messages": [{"role": "user", "content": "go"}]}
@@ -40,12 +42,7 @@ def _web(under: tuple[str, ...]) -> Iterator[tuple[str, int]]:
     child = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "GYRE_HTTPS": "0"})
     url = f"http://127.0.0.1:{port}"
     try:
-        while True:
-            try:
-                httpx.get(f"{url}/login/", timeout=30)
-                break
-            except httpx.TransportError:
-                assert child.poll() is None
+        wait_until_serving(f"{url}/login/", child)
         yield url, child.pid
     finally:
         child.terminate()
@@ -104,27 +101,18 @@ def test_a_stream_that_runs_is_not_given_up_for_clients_that_wait(database_url: 
         proxy_process(database_url, tmp_path, "proxy-slow", under=FEW) as proxy,
         ExitStack() as stack,
     ):
-        release = threading.Event()
-        begun, text = _streams(stage, release, proxy.url)
-        assert begun.wait(60)
+        gate, text = _streams(stage, proxy.url)
         for _ in range(300):
             _connect(stack, proxy.url)
-        release.set()
+        gate.open()
         assert text().endswith("data: [DONE]\n\n")
 
 
-def _streams(stage: Backstage, release: threading.Event, url: str) -> tuple[threading.Event, Any]:
-    """Ask for a stream whose engine waits for `release`: when it has come so far, and what came at last."""
+def _streams(stage: Backstage, url: str) -> tuple[Gate, Callable[[], str]]:
+    """A stream that its engine holds at a gate, and what came at last."""
     run = stage.run()
     engine = stage.engine(run, "done")
-    begun = threading.Event()
-
-    async def gate() -> None:
-        begun.set()
-        while not release.is_set():
-            await asyncio.sleep(0.01)
-
-    engine.scripted.gate = gate
+    gate = Gate(stage, engine)
     _, base = stage.execution(run)
     base = base.replace(stage.url, url)
     found: list[str] = []
@@ -139,7 +127,8 @@ def _streams(stage: Backstage, release: threading.Event, url: str) -> tuple[thre
         asking.join()
         return found[0]
 
-    return begun, text
+    wait_for(lambda: engine.scripted.running, "the stream is at the engine")
+    return gate, text
 
 
 def test_a_process_raises_its_limit_of_open_files_and_keeps_as_many_idle_clients(
@@ -238,8 +227,8 @@ def test_headers_without_end_are_refused_by_their_size_in_the_dialect_of_their_p
     with ExitStack() as stack:
         head = b"POST /x/key/v1/messages?beta=true HTTP/1.1\r\nHost: x\r\n"
         head += b"".join(b"x-%d: %s\r\n" % (i, b"a" * 900) for i in range(100))
-        told, _, body = _all(_connect(stack, guard, head)).partition(b"\r\n\r\n")
-    assert told.startswith(b"HTTP/1.1 431")
+        answer, _, body = _all(_connect(stack, guard, head)).partition(b"\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 431")
     assert json.loads(body)["error"]["type"] == "request_too_large"
 
 

@@ -15,7 +15,7 @@ from agents.proxy.door import fresh_socket
 from gyreweb import embedded, env, reach
 from gyreweb.supervisor import cellnetwork
 from gyreweb.supervisor.errors import CannotStart
-from tests.harness.watching import wait_for
+from tests.support.waiting import wait_for
 from trainers.launch import enclosure
 
 #: The real transfer engine with a registered buffer, and the store that an engine's processes meet at.
@@ -35,7 +35,8 @@ for table in ("tcp", "tcp6"):
         if state == "0A":
             address, port = local.split(":")
             listening.append([set(address) == {"0"}, int(port, 16)])
-print(json.dumps({"pid": os.getpid(), "listening": listening, "store": store.port}), flush=True)
+found = {"pid": os.getpid(), "listening": listening, "store": store.port, "memory": os.listdir("/dev/shm")}
+print(json.dumps(found), flush=True)
 sys.stdin.read()
 """
 URLS = embedded.Urls("postgresql://x", "redis://x", database_socket="postgresql:///x?host=/x")
@@ -99,7 +100,9 @@ def test_buffers_and_stores_are_reached_through_the_door_and_from_no_address_of_
 def test_ports_door_and_shared_memory_are_gone_after_kill_9(cells: "subprocess.Popen[str]", tmp_path: Path) -> None:
     found = answer(cells)
     assert found["pid"] == cells.pid
-    before = set(os.listdir("/dev/shm"))
+    memory = found["memory"]
+    assert isinstance(memory, list)
+    assert "gyre-left-behind" in memory
     cells.kill()
     cells.wait()
 
@@ -110,8 +113,8 @@ def test_ports_door_and_shared_memory_are_gone_after_kill_9(cells: "subprocess.P
             return True
         return False
 
-    wait_for(closed)
-    assert set(os.listdir("/dev/shm")) <= before
+    wait_for(closed, "the door is closed")
+    assert set(os.listdir("/dev/shm")).isdisjoint(memory)
 
 
 @pytest.mark.parametrize("namespaces", enclosure.PREFIXES, ids=["as root", "in a user namespace"])

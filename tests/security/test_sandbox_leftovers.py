@@ -13,8 +13,8 @@ import pytest
 from agents.harness.sandbox import cgroups
 from agents.harness.sandbox.base import Limits, SandboxError
 from agents.harness.sandbox.client import SandboxServer
-from tests.harness.watching import wait_for
 from tests.security.hostile import prepare
+from tests.support.waiting import wait_for
 
 REPO = Path(__file__).parents[2]
 HARNESS_TESTS = Path(__file__).parents[1] / "harness"
@@ -47,7 +47,7 @@ def test_the_worker_removes_the_groups_of_a_server_that_was_killed(tmp_path: Pat
     place = group_of(server, tmp_path)
     assert server.process_id is not None
     os.kill(server.process_id, signal.SIGKILL)
-    wait_for(lambda: not place.exists())
+    wait_for(lambda: not place.exists(), "its group is removed")
     server.close()
 
 
@@ -81,7 +81,7 @@ def test_the_next_server_removes_the_groups_of_a_worker_and_a_server_that_were_k
         cgroups.place()
         return not place.exists()
 
-    wait_for(is_gone)
+    wait_for(is_gone, "its group is removed")
 
 
 def test_a_server_that_cannot_make_a_filter_says_what_to_install(

@@ -18,8 +18,9 @@ from tests.security.hostile import MIB, Attack, prepare
 
 MEMORY = Limits(memory_bytes=128 * MIB)
 KILLED = 128 + signal.SIGKILL
-#: What other programs of the machine may take meanwhile.
-ELSEWHERE = 64 * MIB
+#: What other programs of the machine may take meanwhile, such as engines of tests beside these. All programs below want
+#: 512 MiB, so it would still be seen if they got them.
+ELSEWHERE = 256 * MIB
 
 #: Memory that belongs to no process: 512 MiB are wanted.
 IN_MEMORY_FILES = """

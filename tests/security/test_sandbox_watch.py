@@ -8,8 +8,8 @@ from agents.harness.sandbox.base import Exit, ExitCause, Limits
 from agents.harness.sandbox.client import Sandbox, SandboxServer
 from agents.harness.sandbox.usage import Usage
 from agents.harness.sandbox.watch import Growth, Schedule, Watch
-from tests.harness.watching import wait_for
 from tests.security.hostile import MIB, prepare
+from tests.support.waiting import wait_for
 
 NEVER = float("inf")
 
@@ -55,7 +55,7 @@ def test_growth_of_the_file_system_brings_a_measurement_that_is_not_due(tmp_path
         watch.tick()
         return sandbox.stopped_by is not None
 
-    wait_for(stopped)
+    wait_for(stopped, "the watch stops it")
     assert sandbox.wait(60) == Exit(137, "disk")
     server.close()
 

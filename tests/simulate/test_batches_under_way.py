@@ -8,8 +8,8 @@ from scheduler.core.bursts import outstanding_batches
 from scheduler.core.decisions import Decision, Kind
 from scheduler.core.snapshot import Snapshot
 from scheduler.simulator.core import Workload, World
-from tests.scheduler.pictures import burst, decided, only, picture
-from tests.scheduler.pictures import settings as make_settings
+from tests.scheduler.snapshots import burst, decided, only, snapshot_with
+from tests.scheduler.snapshots import settings as make_settings
 from tests.simulate.strategies import Case, cases
 
 LEADING = make_settings(burst_batches=1, burst_lead=1, max_staleness=1)
@@ -17,21 +17,21 @@ LEADING = make_settings(burst_batches=1, burst_lead=1, max_staleness=1)
 
 def test_two_bursts_with_one_group_each_are_two_batches_and_no_further_burst_follows() -> None:
     older, newer = burst(num_unfinished=1), replace(burst(num_unfinished=1), number=1)
-    snapshot = picture(16, older, newer, settings=LEADING, next_burst=2)
+    snapshot = snapshot_with(16, older, newer, settings=LEADING, next_burst=2)
     decision = only(snapshot, Kind.DISPATCH_BURST)
     assert (decision.accepted, decision.reason_code) == (False, "burst_in_progress")
     assert "2 groups, 2 batches, are neither consumed nor void" in decision.reason
 
 
 def test_one_burst_with_as_many_groups_is_one_batch_and_the_next_follows() -> None:
-    snapshot = picture(16, burst(num_unfinished=2), settings=LEADING)
+    snapshot = snapshot_with(16, burst(num_unfinished=2), settings=LEADING)
     assert only(snapshot, Kind.DISPATCH_BURST).accepted
 
 
 def test_a_third_burst_would_have_been_too_old_for_its_batch() -> None:
     """Had it been dispatched at version 0, the two batches before it would make it two versions old, bound one."""
     third = replace(burst(num_ready=8), number=2)
-    snapshot = picture(0, third, settings=LEADING, version=2, next_burst=3, evaluated=(0, 2))
+    snapshot = snapshot_with(0, third, settings=LEADING, version=2, next_burst=3, evaluated=(0, 2))
     assert not any(d.kind is Kind.OPEN_BATCH and d.accepted for d in decided(snapshot))
 
 

@@ -57,16 +57,16 @@ def test_a_lost_core_resets_the_ledger_and_a_lost_satellite_returns_its_own_clai
     chosen = make_settings(cells=3, groups_per_batch=4, executions_per_group=2, steps=1, concurrency_per_cell=8)
     for victim in (0, 1):
         world = World(chosen, Workload(train_cell_h=4.0, dp_efficiency=1.0, cell_failures_per_h=1e-9), "colocate", 1)
-        world.run(until=lambda w: w.batch is not None and all(c.role == facts.TRAINING for c in w.cells))
+        world.run(until=lambda w: w.training.batch is not None and all(c.role == facts.TRAINING for c in w.cells))
         until_s = world.now_s + 1_000.0
-        world.at(1_000.0, world._wake)
+        world.agenda.at(1_000.0, world.agenda.ask)
         world.run(until=lambda w, at=until_s: w.now_s >= at)
-        batch = world.batch
+        batch = world.training.batch
         assert batch is not None
         claimed = [cell.num_uncounted for cell in world.cells]
         assert min(claimed) > 0
         total = batch.num_unclaimed + batch.num_claimed
-        world._fail(world.cells[victim])
+        world.faults.fail(victim)
         # The others go on at once: an idle cell claims, a computing one keeps what it holds.
         kept = [0, 0, 0] if victim == 0 else [claimed[0], 0, claimed[2]]
         assert [cell.num_uncounted for cell in world.cells] == kept

@@ -65,7 +65,7 @@ def test_another_seed_draws_other_durations(case: Case) -> None:
     """Of executions that no cap cuts: two that are cut both take the cap, whatever was drawn."""
     workload = replace(case.workload, cap_h=1e6, log_sd_within=max(case.workload.log_sd_within, 0.1))
     worlds = [World(case.settings, workload, case.policy_kind, seed) for seed in (case.seed, case.seed + 1)]
-    one, other = ([drawn.seconds for drawn in world.durations.groups(0, 4)] for world in worlds)
+    one, other = ([drawn.seconds for drawn in world.rollout.durations.groups(0, 4)] for world in worlds)
     assert all(mine != others for mine, others in zip(one, other, strict=True))
 
 

@@ -43,11 +43,12 @@ class Watch:
         return self.world.result(self.case.seed)
 
     def _too_long(self, world: World) -> bool:
-        assert world.num_events < MAX_EVENTS, f"still at version {world.version} after {world.num_events} events"
+        num_events = world.agenda.num_events
+        assert num_events < MAX_EVENTS, f"still at version {world.version} after {num_events} events"
         return False
 
     def _decided(self, snapshot: facts.Snapshot, decisions: list[Decision]) -> None:
-        for execution in self.world.waiting:
+        for execution in self.world.rollout.waiting:
             group: SimGroup = execution.group  # type: ignore[assignment]
             if group.id not in self.groups:
                 self.groups[group.id] = group
@@ -70,17 +71,17 @@ class Watch:
             by_role = sum(seconds for role, seconds in cell.seconds.items() if role != "computing")
             booked = by_role + world.now_s - cell.role_since_s
             assert isclose(booked, world.now_s, rel_tol=1e-9, abs_tol=1e-6), "busy + idle = time, per cell"
-        assert world.tally.num_computing == sum(cell.computing for cell in world.cells)
+        assert world.training.num_computing == sum(cell.computing for cell in world.cells)
         assert all(cell.role == facts.TRAINING for cell in world.cells if cell.computing)
-        if world.batch is not None:
-            self._check_ledger(world.batch)
+        if world.training.batch is not None:
+            self._check_ledger(world.training.batch)
 
     def _check_executions(self) -> None:
         """dispatched = finished + waiting + running (+ being verified), counted from the executions themselves."""
-        world = self.world
+        rollout = self.world.rollout
         num_waiting = num_running = num_done = 0
-        waiting = {id(execution) for execution in world.waiting}
-        assert len(waiting) == len(world.waiting)
+        waiting = {id(execution) for execution in rollout.waiting}
+        assert len(waiting) == len(rollout.waiting)
         self.owing = [group for group in self.owing if group.num_owed]
         for group in self.owing:
             num_done += sum(execution.done for execution in group.executions)
@@ -92,15 +93,15 @@ class Watch:
                     num_running += 1
         owed = sum(group.num_owed for group in self.owing)
         assert all(group.num_owed > 0 for group in self.owing)
-        assert num_waiting == len(world.waiting)
-        assert num_running == world.pool.num_running
-        assert 0 <= world.finished <= world.launched <= world.dispatched
-        assert world.dispatched - world.finished == owed, "W = executions still owed a result"
-        assert world.dispatched - world.launched == num_waiting
-        num_verifying = world.launched - world.finished - num_running
+        assert num_waiting == len(rollout.waiting)
+        assert num_running == rollout.pool.num_running
+        assert 0 <= rollout.finished <= rollout.launched <= rollout.dispatched
+        assert rollout.waterlevel == owed, "W = executions still owed a result"
+        assert rollout.dispatched - rollout.launched == num_waiting
+        num_verifying = rollout.launched - rollout.finished - num_running
         assert 0 <= num_verifying <= num_done
-        assert num_verifying == 0 or world.workload.evaluation_s
-        assert world.finished + num_verifying + num_running + num_waiting == world.dispatched
+        assert num_verifying == 0 or self.world.workload.evaluation_s
+        assert rollout.finished + num_verifying + num_running + num_waiting == rollout.dispatched
 
     def _check_ledger(self, batch: SimBatch) -> None:
         """Every micro-step of the batch in progress is in exactly one state."""
@@ -146,7 +147,7 @@ class Watch:
             params = decision.params
             if decision.kind is Kind.DISPATCH_BURST:
                 self._check_burst(snapshot)
-                size = params["num_groups"] * params["executions_per_group"]
+                size = params.num_groups * params.executions_per_group
                 assert size <= settings.cells * settings.concurrency_per_cell
                 waterlevel += size
             elif decision.kind in (Kind.START_EVALUATION, Kind.RESERVE_CELL):
@@ -161,10 +162,10 @@ class Watch:
                 serving.discard(decision.cell_index)  # type: ignore[arg-type]
             elif decision.kind is Kind.LAUNCH:
                 self.num_launches += 1
-                assert 0 < params["count"] <= counters.waiting
-                assert counters.occupied + params["count"] <= len(serving) * settings.concurrency_per_cell
+                assert 0 < params.count <= counters.waiting
+                assert counters.occupied + params.count <= len(serving) * settings.concurrency_per_cell
             elif decision.kind is Kind.ADMIT_GROUP:
-                self._check_staleness(snapshot, params["group"])
+                self._check_staleness(snapshot, params.group)
 
     def _check_burst(self, snapshot: facts.Snapshot) -> None:
         """Strict bursts follow each other as S and lead say; a policy that mixes them keeps at most a batch over."""
@@ -194,12 +195,12 @@ class Watch:
         world, settings, tally = self.world, self.case.settings, self.world.tally
         assert world.done
         assert world.version == settings.steps == len(tally.steps)
-        assert world.dispatched == world.launched == world.finished == tally.num_executions
-        assert not world.waiting
-        assert world.pool.num_running == 0
+        assert world.rollout.dispatched == world.rollout.launched == world.rollout.finished == tally.num_executions
+        assert not world.rollout.waiting
+        assert world.rollout.pool.num_running == 0
         assert {group.state for group in self.groups.values()} <= {"consumed", "void"}
-        assert len(self.groups) * settings.executions_per_group == world.dispatched
+        assert len(self.groups) * settings.executions_per_group == world.rollout.dispatched
         every = settings.eval_every_steps
         due = [v for v in range(settings.steps + 1) if every and (v % every == 0 or v == settings.steps)]
-        assert world.evaluated == due
+        assert world.evaluations.evaluated == due
         assert self.num_trained == sum(step.num_groups for step in tally.steps) * settings.executions_per_group

@@ -4,10 +4,11 @@ from random import Random
 
 import pytest
 
+from scheduler.simulator.core import World
 from scheduler.simulator.core.durations import Durations
 from scheduler.simulator.scenarios import load, pattern_search, strict_bound
 from scheduler.simulator.scenarios.pattern_search import KNOWN, ORDERS, Foreseen, Pattern, main, run, search
-from scheduler.simulator.scenarios.strict_bound import Watched, best_s
+from scheduler.simulator.scenarios.strict_bound import Watch, best_s
 
 BASELINE = load("baseline-set")
 SHORT = BASELINE.changed({"steps": 12})
@@ -16,10 +17,11 @@ SHORT = BASELINE.changed({"steps": 12})
 @pytest.mark.parametrize("preset", ["baseline-set", "nl2repo-122b-8x4", "terminalbench-122b"])
 def test_no_strict_burst_is_faster_than_with_perfect_knowledge_of_it(preset: str) -> None:
     scenario = load(preset)
-    world = Watched(scenario.settings, scenario.workload, "elastic", 3)
+    watch = Watch(scenario.settings, scenario.workload)
+    world = World(scenario.settings, scenario.workload, "elastic", 3, tally=watch)
     world.run()
-    took = [later.started_s - burst.started_s for burst, later in zip(world.seen, world.seen[1:], strict=False)]
-    best = [best_s(scenario, burst) for burst in world.seen[:-1]]
+    took = [later.started_s - burst.started_s for burst, later in zip(watch.seen, watch.seen[1:], strict=False)]
+    best = [best_s(scenario, burst) for burst in watch.seen[:-1]]
     assert len(took) == 11
     assert all(0.7 * took_s < best_s <= took_s * 1.001 for took_s, best_s in zip(took, best, strict=True))
 
@@ -102,18 +104,18 @@ def test_an_interrupted_search_says_what_it_has(
     with pytest.raises(SystemExit) as ended:
         main(["baseline-set", "nl2repo-122b-8x4"])
     assert ended.value.code == 130
-    told = capsys.readouterr()
-    assert "interrupted after 2 of 400 patterns" in told.err
-    assert "so far" in told.out
-    assert "on seed 1 alone; [4.00 as they come" in told.out
+    printed = capsys.readouterr()
+    assert "interrupted after 2 of 400 patterns" in printed.err
+    assert "so far" in printed.out
+    assert "on seed 1 alone; [4.00 as they come" in printed.out
     assert len(runs) == 3
 
 
 def test_an_interrupted_comparison_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_: Watched) -> None:
+    def interrupted(_: World) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Watched, "run", interrupted)
+    monkeypatch.setattr(World, "run", interrupted)
     with pytest.raises(SystemExit) as ended:
         strict_bound.main(["baseline-set"])
     assert ended.value.code == 130

@@ -9,9 +9,9 @@ from scheduler.simulator.studies.plots import colour_of
 
 @pytest.mark.parametrize("policy", REGISTRY)
 def test_every_policy_has_a_definition_of_its_own(policy: str) -> None:
-    told = definition(policy)
-    assert len(told.split()) > 8
-    assert told not in [definition(other) for other in REGISTRY if other != policy]
+    text = definition(policy)
+    assert len(text.split()) > 8
+    assert text not in [definition(other) for other in REGISTRY if other != policy]
 
 
 def test_policies_are_told_apart_by_colour() -> None:

@@ -42,7 +42,7 @@ def test_recorded_durations_survive_the_file(tmp_path: Path) -> None:
         ({"workload": {"alpha": 2}}, r"alpha is 2.0, must be in \[0, 1\]"),
         ({"workload": {"execution_h": "long"}}, "execution_h needs a number"),
         ({"settings": {"cells": 6.5}}, "cells needs a whole number"),
-        ({"settings": {"burst_batches": 5}}, "keeps the staleness bound"),
+        ({"settings": {"burst_batches": 5}}, "max_staleness"),
         ({"settings": {"cells": 2}}, "hold 384"),
         ({"recorded": {"seconds": [[1.0, -2.0]]}}, "positive seconds"),
         ({"settings": {"cells": "12"}}, "cells needs a number, got '12', which is a string: write it without quotes"),

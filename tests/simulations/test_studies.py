@@ -118,14 +118,14 @@ def test_ratios_are_of_medians_and_pair_the_seeds() -> None:
     items = list(run_many(study))
     summary = summarise(study, study.points[0], items)
     hours = {name: [i.result.hours for i in items if i.job.policy == name] for name in study.policies}
-    told = summary.to_json("small")
-    assert told["ratio_to_elastic"] == {
+    figures = summary.to_json("small")
+    assert figures["ratio_to_elastic"] == {
         "elastic": 1.0, "colocate": median(hours["colocate"]) / median(hours["elastic"]),
     }  # fmt: skip
-    low, high = told["ratio_interval_95"]["colocate"]
+    low, high = figures["ratio_interval_95"]["colocate"]
     ratios = [c / e for c, e in zip(hours["colocate"], hours["elastic"], strict=True)]
     assert low < min(ratios) < max(ratios) < high  # of three seeds the interval is wider than their range
-    assert told["hours_per_step"]["elastic"] == median(hours["elastic"]) / 8
+    assert figures["hours_per_step"]["elastic"] == median(hours["elastic"]) / 8
 
 
 def test_the_best_split_is_the_fastest_by_the_median_and_no_slower_than_half_and_half() -> None:
@@ -152,10 +152,10 @@ def test_an_interrupted_best_split_counts_only_seeds_that_tried_every_split() ->
 def test_execution_hours_are_of_the_first_policy_when_elastic_is_only_the_reference() -> None:
     study = Study.of(small(), ["colocate"], [1])
     items = list(run_many(study))
-    told = summarise(study, study.points[0], items).to_json("small")
-    assert told["execution_h"] == next(i.result.execution_h for i in items if i.job.policy == "colocate")
-    assert "only as the reference" in told["reference"]
-    assert set(told["hours_per_step"]) == {"colocate"}
+    figures = summarise(study, study.points[0], items).to_json("small")
+    assert figures["execution_h"] == next(i.result.execution_h for i in items if i.job.policy == "colocate")
+    assert "only as the reference" in figures["reference"]
+    assert set(figures["hours_per_step"]) == {"colocate"}
 
 
 def test_t_intervals_are_those_of_the_tables() -> None:

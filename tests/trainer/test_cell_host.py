@@ -4,12 +4,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
+from operator import not_
 from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import wait_for
 from trainers.launch import processes, wire
 from trainers.launch.host import Host
 from trainers.launch.launchers import Launch, LauncherError, launcher
@@ -17,14 +19,15 @@ from trainers.launch.launchers import Launch, LauncherError, launcher
 
 def _sleep(*_: object) -> int:
     while True:
-        time.sleep(60)
+        signal.pause()
 
 
-def _eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "in vain"
-        time.sleep(0.02)
+def _ends(pid: int) -> None:
+    wait_for(lambda: processes.alive(pid), f"process {pid} ends", until=not_)
+
+
+def _listens(home: Path) -> None:
+    wait_for(wire.socket_path(home).exists, "the host listens")
 
 
 @pytest.fixture
@@ -33,7 +36,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
     deep = tmp_path / ("d" * 60) / ("e" * 60)
     deep.mkdir(parents=True)
     pid = processes.fork_child("host under test", deep / "host.log", lambda: Host(deep, _sleep, _sleep).serve() or 0)
-    _eventually(lambda: wire.socket_path(deep).exists())
+    _listens(deep)
     yield deep
     processes.end_group(pid, grace_s=20)
     assert not wire.socket_path(deep).exists()
@@ -50,7 +53,7 @@ def test_an_engine_dies_with_its_agent(home: Path) -> None:
     engine = wire.ask(home, {"op": "engine", "owner_pid": agent["pid"], "arguments": []})["pid"]
     assert processes.alive(engine)
     os.kill(agent["pid"], signal.SIGKILL)
-    _eventually(lambda: not processes.alive(engine))
+    _ends(engine)
     assert not _agents(home)
 
 
@@ -62,7 +65,7 @@ def test_a_newer_epoch_replaces_an_older_one_and_never_the_other_way(home: Path)
     assert local.launch([Launch(7, 0, 3)]) == {}
     assert local.running(7) == {0: 3, 1: 2}
     assert local.running(8) == {}
-    _eventually(lambda: not processes.alive(first))
+    _ends(first)
 
 
 def test_a_stopped_run_leaves_the_others_alone(home: Path) -> None:
@@ -75,12 +78,12 @@ def test_a_stopped_run_leaves_the_others_alone(home: Path) -> None:
 
 def test_children_die_with_a_host_that_is_killed(tmp_path: Path) -> None:
     host = processes.fork_child("host", tmp_path / "host.log", lambda: Host(tmp_path, _sleep, _sleep).serve() or 0)
-    _eventually(lambda: wire.socket_path(tmp_path).exists())
+    _listens(tmp_path)
     launcher("local", tmp_path).launch([Launch(7, 0, 1)])
     [agent] = _agents(tmp_path)
     os.kill(host, signal.SIGKILL)
     processes.end_group(host)
-    _eventually(lambda: not processes.alive(agent["pid"]))
+    _ends(agent["pid"])
 
 
 def test_a_stranger_gets_no_engine_and_nonsense_an_answer(home: Path) -> None:
@@ -102,12 +105,11 @@ def test_a_child_that_is_asked_to_end_again_and_again_leaves_the_host_and_its_si
     def stubborn(*_: object) -> int:
         """Each SIGTERM raises, also while an earlier one is handled."""
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        while True:
-            try:
-                time.sleep(60)
-            except SystemExit:
-                time.sleep(0.05)
-                raise
+        try:
+            return _sleep()
+        except SystemExit:
+            time.sleep(0.05)
+            raise
 
     def serve() -> int:
         Host(tmp_path, stubborn, _sleep).serve()
@@ -115,14 +117,18 @@ def test_a_child_that_is_asked_to_end_again_and_again_leaves_the_host_and_its_si
 
     host = processes.fork_child("host", tmp_path / "host.log", serve)
     try:
-        _eventually(lambda: wire.socket_path(tmp_path).exists())
+        _listens(tmp_path)
         local = launcher("local", tmp_path)
         local.launch([Launch(7, 0, 1), Launch(7, 1, 1)])
         noisy, quiet = (agent["pid"] for agent in _agents(tmp_path))
-        with suppress(ProcessLookupError):
-            while processes.alive(noisy):
+
+        def asked_to_end() -> bool:
+            with suppress(ProcessLookupError):
                 os.kill(noisy, signal.SIGTERM)
-        _eventually(lambda: local.running(7) == {1: 1})
+            return processes.alive(noisy)
+
+        wait_for(asked_to_end, "it ends", until=not_, poll_s=0)
+        wait_for(lambda: local.running(7), "the host has lost it", until=lambda left: left == {1: 1})
         assert processes.alive(quiet)
     finally:
         processes.end_group(host, grace_s=20)

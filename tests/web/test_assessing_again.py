@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from agents.models import Draw, Execution, KeptWorkspace, Reassessment
+from agents.web.outline import REASONS
 from tests.processor.records import Made
 from tests.support.processed_run import processed_run
 
@@ -85,8 +86,8 @@ def test_selection_shows_draws_bounds_and_why_the_others_were_not_selected(
     assert "<b>2</b> drawn of 2 leaves" in text
     assert "main > main-summary > sub-agent" in text
     assert "Why not selected" in text
-    assert "extended by a call of the same or a higher role" in text
-    assert "quarantined: recorded, never trained" in text
+    assert REASONS["extended"] in text
+    assert REASONS["quarantined"] in text
 
 
 def test_the_draws_are_replayed_on_demand(browser: Client, execution: Execution) -> None:

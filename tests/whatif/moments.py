@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from scheduler.core.decisions import Decision, Kind, Launch
 from scheduler.simulator.core.parts import SimGroup
 from scheduler.simulator.core.pool import Execution
-from scheduler.simulator.core.resume import EVALUATING, FINISHED, RUNNING, WAITING, Counted, GroupThen, Moment, Underway
+from scheduler.simulator.core.resume import EVALUATING, FINISHED, RUNNING, WAITING, GroupThen, Moment, Underway
+from scheduler.simulator.core.tally import Counted
 from scheduler.simulator.core.workload import Draw
 from scheduler.simulator.core.world import World
 
@@ -16,43 +18,46 @@ class Watched(World):
     """Remembers its groups, which a world itself forgets once they are consumed."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.seen: dict[int, SimGroup] = {}
         self.launches_s: dict[Execution, float] = {}
-        super().__init__(*args, **kwargs)
 
-    def start(self, count: int) -> None:
-        self.pool.advance(self.now_s)
-        for execution in self.waiting[len(self.waiting) - count :]:
+    def _launch(self, decision: Decision) -> None:
+        waiting, pool = self.rollout.waiting, self.rollout.pool
+        pool.advance(self.now_s)
+        for execution in waiting[len(waiting) - decision.expect(Launch).count :]:
             group: Any = execution.group
             self.seen[group.id] = group
-            self.launches_s[execution] = self.pool.served_s
-        super().start(count)
+            self.launches_s[execution] = pool.served_s
+        super()._launch(decision)
+
+    _carry_out = World._carry_out | {Kind.LAUNCH: _launch}
 
 
 def due(world: World, name: str) -> list[tuple[float, tuple[Any, ...]]]:
     """What is due of one kind: seconds left, and with which arguments."""
-    return [(at - world.now_s, args) for at, _, action, args in sorted(world.heap) if action.__name__ == name]
+    return [(at - world.now_s, args) for at, _, action, args in sorted(world.agenda.heap) if action.__name__ == name]
 
 
 def moment_of(world: Watched) -> Moment:
     """The world as it is now. Call it between two events."""
-    world.pool.advance(world.now_s)
+    world.rollout.pool.advance(world.now_s)
     groups: dict[int, SimGroup] = dict(world.seen)
-    for execution in world.waiting:
+    for execution in world.rollout.waiting:
         group: Any = execution.group
         groups[group.id] = group
-    verdicts = {id(args[0]): left for left, args in due(world, "_finished")}
+    verdicts = {id(args[0]): left for left, args in due(world, "finish")}
     then = [
         _group(world, group, verdicts)
         for number, group in sorted(groups.items())
         if group.state in ("dispatched", "ready", "admitted")
     ]
     tally = world.tally
-    commit = due(world, "_stepped")
+    commit = due(world, "_step")
     return Moment(
         snapshot=world.snapshot(),
         groups=tuple(then),
-        num_groups=world.num_groups,
+        num_groups=world.rollout.num_groups,
         counted=Counted(
             tally.computed_s,
             tally.num_computed,
@@ -66,13 +71,13 @@ def moment_of(world: Watched) -> Moment:
             args[0].index: (left, args[2]) for left, args in due(world, "_computed") if args[0].epoch == args[1]
         },
         commit_left_s=commit[0][0] if commit else None,
-        evaluation_left_s=tuple(left for left, _ in due(world, "_evaluated_one")),
-        stalled_s=world.pool.stalled_s,
+        evaluation_left_s=tuple(left for left, _ in due(world, "_end_one")),
+        stalled_s=world.rollout.pool.stalled_s,
     )
 
 
 def _group(world: Watched, group: SimGroup, verdicts: dict[int, float]) -> GroupThen:
-    waiting = {id(execution) for execution in world.waiting}
+    waiting = {id(execution) for execution in world.rollout.waiting}
     return GroupThen(
         number=group.id,
         burst=group.burst.number,
@@ -96,7 +101,7 @@ def _underway(
         if id(execution) in verdicts:
             return replace(ended, state=EVALUATING, verdict_in_s=verdicts[id(execution)])
         return ended
-    pool = world.pool
+    pool = world.rollout.pool
     return Underway(
         draw,
         RUNNING,

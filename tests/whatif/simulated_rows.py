@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from datetime import timedelta
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -27,49 +29,57 @@ class Noted(Watched):
     """Notes when executions end, cells switch and micro-steps are computed."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.launched_at: dict[SimExecution, float] = {}
         self.ended_at: dict[SimExecution, float] = {}
         self.verdict_at: dict[SimExecution, float] = {}
         self.switched: list[tuple[int, float, float, str]] = []
         self.micro_steps_done: list[tuple[int, int, float, float]] = []
         self.bursts_seen: dict[int, Any] = {}
-        self.work_done: dict[SimExecution, float] = {}
+        self.work_done: dict[SimExecution, float] = {}  # seconds at full load, when it ended or timed out
         self.clock: list[tuple[float, float]] = []  # (time, progress) of the pool
-        super().__init__(*args, **kwargs)
+        pool = self.rollout.pool
+        note_before(pool, "_changed", lambda: self.clock.append((pool.now_s, pool.progress)))
+        note_before(pool, "stall", lambda *_: self.clock.append((pool.now_s, pool.progress)))
+        note_before(self.rollout, "launch", self._launching)
+        note_before(self.tally, "ended", self._ending)
+        note_before(self.rollout, "finish", self._finishing)
+        note_before(self.roles, "_end_switch", self._switching)
+        note_before(self.roles, "_computed", self._computing)
 
-    def _touch_pool(self) -> None:
-        self.clock.append((self.pool.now_s, self.pool.progress))
-        super()._touch_pool()
-
-    def start(self, count: int) -> None:
-        for execution in self.waiting[len(self.waiting) - count :]:
+    def _launching(self, count: int) -> None:
+        waiting = self.rollout.waiting
+        for execution in waiting[len(waiting) - count :]:
             self.launched_at[execution] = self.now_s
-        super().start(count)
-        for burst in self.bursts:
+        for burst in self.rollout.bursts:
             self.bursts_seen[burst.number] = burst
 
-    def pool_work(self, execution: SimExecution) -> float:
-        """Seconds at full load that an execution has done when it ended, or timed out."""
-        return self.work_done[execution]
+    def _ending(self, execution: SimExecution, timed_out: bool, now_s: float) -> None:
+        self.ended_at[execution] = now_s
+        self.work_done[execution] = self.rollout.pool.progress - execution.started_progress
 
-    def _ended(self, execution: SimExecution, timed_out: bool) -> None:
-        self.ended_at[execution] = self.now_s
-        self.clock.append((self.pool.now_s, self.pool.progress))
-        self.work_done[execution] = self.pool.progress - execution.started_progress
-        super()._ended(execution, timed_out)
-
-    def _finished(self, execution: SimExecution) -> None:
+    def _finishing(self, execution: SimExecution) -> None:
         self.verdict_at[execution] = self.now_s
-        super()._finished(execution)
 
-    def _end_switch(self, cell: SimCell, epoch: int, took_s: float) -> None:
+    def _switching(self, cell: SimCell, epoch: int, took_s: float) -> None:
         self.switched.append((cell.index, self.now_s - took_s, self.now_s, cell.desired_role))
-        super()._end_switch(cell, epoch, took_s)
 
-    def _computed(self, cell: SimCell, epoch: int, seconds: float) -> None:
-        if self.batch is not None:
-            self.micro_steps_done.append((self.batch.number, cell.index, self.now_s - seconds, self.now_s))
-        super()._computed(cell, epoch, seconds)
+    def _computing(self, cell: SimCell, epoch: int, seconds: float) -> None:
+        batch = self.training.batch
+        if batch is not None:
+            self.micro_steps_done.append((batch.number, cell.index, self.now_s - seconds, self.now_s))
+
+
+def note_before(part: object, name: str, note: Callable[..., None]) -> None:
+    """From now on `note` is called with the arguments of this method of `part`, before the method itself."""
+    method = getattr(part, name)
+
+    @wraps(method)
+    def noted(*args: Any) -> Any:
+        note(*args)
+        return method(*args)
+
+    setattr(part, name, noted)
 
 
 def write_run(
@@ -97,7 +107,7 @@ def write_run(
         project=project, task_set=demo_task_set(), name="simulated", preset="quickstart", policy_kind="elastic",
         seed=seed, config=config.model_dump(mode="json"), state="finished" if world.done else "running",
         started_at=zero, finished_at=at(now_s) if world.done else None, version=world.version,
-        dispatched=world.dispatched, launched=world.launched, finished=world.finished,
+        dispatched=world.rollout.dispatched, launched=world.rollout.launched, finished=world.rollout.finished,
     )  # fmt: skip
     _cells(run, world, at)
     _bursts_and_groups(run, world, at)
@@ -134,7 +144,7 @@ def _bursts_and_groups(run: Run, world: Noted, at: Any) -> None:
         for number, burst in world.bursts_seen.items()
     )  # fmt: skip
     groups: dict[int, SimGroup] = dict(world.seen)
-    for execution in world.waiting:
+    for execution in world.rollout.waiting:
         group: Any = execution.group
         groups[group.id] = group
     for number, group in sorted(groups.items()):
@@ -199,7 +209,7 @@ def write_calls(run: Run, world: Noted, *, num_calls: int, seed: int = 1) -> Non
             if one not in world.ended_at:
                 continue
             cuts = np.sort(random.uniform(0, 1, num_calls - 1))
-            work = world.pool_work(one)
+            work = world.work_done[one]
             edges = one.started_progress + work * np.concatenate([[0.0], cuts, [1.0]])
             at = np.interp(edges, progress, times)
             for turn in range(num_calls):

@@ -7,7 +7,7 @@ import pytest
 from scheduler.core.policies import REGISTRY
 from scheduler.core.snapshot import Override
 from scheduler.simulator.core import Result
-from scheduler.simulator.core.resume import Moment, Resumed
+from scheduler.simulator.core.resume import Moment, resume
 from scheduler.simulator.scenarios import Scenario, load
 from tests.whatif.moments import Watched, moment_of
 
@@ -31,7 +31,7 @@ def run_whole(scenario: Scenario, policy: str, seed: int = 3) -> Result:
 def stopped(scenario: Scenario, policy: str, at_s: float, seed: int = 3) -> Moment:
     world = Watched(scenario.settings, scenario.workload, policy, seed)
     # Not amid events of one instant.
-    world.run(until=lambda w: w.now_s >= at_s and not (w.heap and w.heap[0][0] <= w.now_s))
+    world.run(until=lambda w: w.now_s >= at_s and not (w.agenda.heap and w.agenda.heap[0][0] <= w.now_s))
     assert not world.done
     return moment_of(world)
 
@@ -43,7 +43,7 @@ def test_a_run_that_is_broken_off_and_resumed_ends_as_without_the_break(scenario
     for share in (0.07, 0.21, 0.33, 0.48, 0.6, 0.74, 0.9):
         moment = stopped(scenario, policy, share * whole.hours * 3600)
         assert 0 < moment.snapshot.version < 12 or share < 0.3
-        resumed = Resumed(moment, scenario.settings, scenario.workload, policy, 3)
+        resumed = resume(moment, scenario.settings, scenario.workload, policy, 3)
         resumed.run()
         rest = resumed.result(3)
         assert moment.snapshot.taken_at_s / 3600 + rest.hours == pytest.approx(whole.hours, rel=1e-9)
@@ -74,7 +74,7 @@ def test_other_settings_from_a_moment_on_keep_the_laws(
     moment = stopped(scenario, "elastic", 5.1 * 3600)
     other = scenario.changed(changes)
     lowest = []
-    world = Resumed(
+    world = resume(
         moment, other.settings, other.workload, policy, 3,
         on_decisions=lambda snapshot, _: lowest.append(snapshot.counters.waterlevel),
     )  # fmt: skip
@@ -85,8 +85,8 @@ def test_other_settings_from_a_moment_on_keep_the_laws(
     assert result.max_staleness <= max(scenario.settings.max_staleness, other.settings.max_staleness)
     shares = result.utilisation
     assert shares["rollout"] + shares["training"] + shares["switching"] + shares["lost"] == pytest.approx(1.0)
-    assert world.dispatched - world.finished == world.pool.num_running + len(world.waiting) + len(
-        [1 for _, _, action, _ in world.heap if action.__name__ == "_finished"]
+    assert world.rollout.waterlevel == world.rollout.pool.num_running + len(world.rollout.waiting) + len(
+        [1 for _, _, action, _ in world.agenda.heap if action.__name__ == "finish"]
     )
     assert all(step.num_groups == other.settings.groups_per_batch for step in result.step_rows)
 
@@ -95,7 +95,7 @@ def test_a_cell_that_is_pinned_to_rollout_never_leaves_it_after_the_moment(scena
     moment = stopped(scenario, "elastic", 2.0 * 3600)
     pin = Override(id=1, kind="pin", expires_at_s=float("inf"), cell_index=2, role="rollout")
     seen: set[tuple[str, str]] = set()
-    world = Resumed(
+    world = resume(
         moment, scenario.settings, scenario.workload, "elastic", 3, overrides=(pin,),
         on_decisions=lambda snapshot, _: seen.add((snapshot.cells[2].desired_role, snapshot.cells[1].desired_role)),
     )  # fmt: skip

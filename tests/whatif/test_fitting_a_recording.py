@@ -89,8 +89,11 @@ def test_groups_that_still_run_do_not_make_everything_look_faster(scenario: Scen
 
 def test_too_short_a_recording_is_refused_with_what_is_needed(scenario: Scenario, project: Project) -> None:
     young = write_run(scenario, project, until_s=60.0)
-    with pytest.raises(TooLittle, match="4 complete groups are needed, 0 are there"):
+    with pytest.raises(TooLittle) as refused:
         fit_run(young.pk)
+    assert str(refused.value).endswith(
+        "4 complete groups are needed, 0 are there; 1 optimizer step with timed micro-steps is needed, 0 are there"
+    )
     with pytest.raises(BadScenario, match="run 999999 does not exist"):
         fit_run(999999)
 

@@ -59,9 +59,9 @@ def test_of_an_ended_run_every_time_per_step_is_that_of_the_whole_run(run: Run) 
     assert found.fit["whole"] is True
     assert found.fit["recorded"]["hours_per_step"] == pytest.approx(hours / 6)
     assert found.fit["simulated"]["hours_per_step"] == pytest.approx(replayed.hours_per_step)
-    for told in (found.fit["recorded"], found.fit["simulated"]):
-        parts = told["hours_to_last_step"] + told["hours_after_last_step"]
-        assert told["hours_per_step"] == pytest.approx(parts / 6)
+    for figures in (found.fit["recorded"], found.fit["simulated"]):
+        parts = figures["hours_to_last_step"] + figures["hours_after_last_step"]
+        assert figures["hours_per_step"] == pytest.approx(parts / 6)
     assert found.fit["recorded"]["hours_after_last_step"] == pytest.approx(600 / 3600, abs=0.02)
     replaced = replace(found, fit=found.fit | {"mean_load": 0.5})
     lines = list(fit_lines(replaced))
@@ -84,31 +84,31 @@ def test_of_a_run_that_goes_on_both_count_up_to_the_last_step(scenario: Scenario
 
 
 def test_the_warning_looks_at_the_answer_itself_and_not_at_a_replay(run: Run) -> None:
-    inputs, told = read_inputs(run, WHOLE)
+    inputs, figures = read_inputs(run, WHOLE)
     points = answers(answered(inputs))
-    against = against_recorded(points, told)
+    against = against_recorded(points, figures)
     assert against is not None
     assert points[0].hours is not None
     assert against.answered == pytest.approx(points[0].hours.mean / 6)
-    assert against.recorded == told["recorded"]["hours_per_step"]
+    assert against.recorded == figures["recorded"]["hours_per_step"]
     assert abs(against.error) < POOR_FIT
     slow = [{**point, "results": [{**r, "hours": 1.3 * r["hours"]} for r in point["results"]]}  # type: ignore[attr-defined]
             for point in answered(inputs)]  # fmt: skip
     other = {**slow[0], "number": 1, "changes": {"j_max": 1}}
-    assert abs(told["error"]["hours_per_step"]) < POOR_FIT
-    assert any("slower than it was" in line for line in recommendation(answers([*slow, other]), told))
+    assert abs(figures["error"]["hours_per_step"]) < POOR_FIT
+    assert any("slower than it was" in line for line in recommendation(answers([*slow, other]), figures))
 
 
 def test_a_whole_run_asked_while_it_goes_on_is_measured_up_to_the_last_recorded_step(
     scenario: Scenario, project: Project
 ) -> None:
     running = write_run(scenario, project, until_s=1.2 * 3600)
-    inputs, told = read_inputs(running, WHOLE)
+    inputs, figures = read_inputs(running, WHOLE)
     points = answers(answered(inputs))
-    against = against_recorded(points, told)
+    against = against_recorded(points, figures)
     assert against is not None
     assert points[0].hours_then is not None
-    assert against.answered == pytest.approx(points[0].hours_then / told["steps"])
+    assert against.answered == pytest.approx(points[0].hours_then / figures["steps"])
     assert points[0].hours is not None
     assert points[0].hours_then < points[0].hours.mean
 

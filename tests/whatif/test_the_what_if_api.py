@@ -14,6 +14,7 @@ from agents.models import Project, Run, RunEvent
 from gyreweb.api.auth import new_secret
 from scheduler.models import Override, WhatIf
 from scheduler.simulator.whatif import work
+from scheduler.simulator.whatif.reading import present
 from tests.support.demo_run import Shape, demo_run
 
 Machine = Callable[..., Client]
@@ -64,9 +65,9 @@ def test_a_machine_asks_waits_and_reads_points_with_their_intervals(machine: Mac
     ("body", "field", "words"),
     [
         ({"settings": {"rho_min": [2]}}, "rho_min", "in (0, 1]"),
-        ({"settings": {"cells": [1]}}, "cells", "a burst is"),
+        ({"settings": {"cells": [1]}}, "cells", "concurrency_per_cell"),
         ({"settings": {"cells": ["many"]}}, "cells", "'many' is no number"),
-        ({"settings": {"burst_batches": [3]}}, "burst_batches", "keeps the staleness bound"),
+        ({"settings": {"burst_batches": [3]}}, "burst_batches", "max_staleness"),
         ({"settings": {"temperature": [1]}}, "temperature", "what can be asked: cells, cell_size"),
         ({"settings": {"policy_kind": ["fastest"]}}, "policy_kind", "known: elastic"),
         ({"settings": {"policy_kind": ["async-best"]}}, "policy_kind", "needs training_cells"),
@@ -157,10 +158,12 @@ def test_cancelling_twice_and_resuming_a_finished_one_conflict(
 def test_a_run_that_has_recorded_too_little_says_how_much_is_needed(machine: Machine, project: Project) -> None:
     young = demo_run(project=project, shape=Shape(bursts=1, stop_at=0.02))
     client, url = machine("read", "operate"), f"/api/v1/runs/{young.pk}/what-if"
-    assert client.get(url).json()["lacking"].startswith("4 complete groups are needed, 0 are there")
+    lacking = present(young).lacking
+    assert lacking
+    assert client.get(url).json()["lacking"] == lacking
     reply = post(client, url, {"settings": {"j_max": [1]}})
     assert reply.status_code == 409
-    assert "1 optimizer step with timed micro-steps is needed" in reply.json()["detail"]
+    assert reply.json()["detail"].endswith(lacking)
 
 
 def test_only_a_few_are_worked_on_at_once(machine: Machine, run: Run, asked: Callable[..., WhatIf]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -23,6 +22,7 @@ from scheduler.simulator.actions.end_what_if import cancel_what_if, resume_what_
 from scheduler.simulator.whatif import work
 from scheduler.simulator.whatif.answer import answers, recommendation
 from scheduler.simulator.whatif.inputs import Inputs
+from tests.support.waiting import wait_for
 
 Asked = Callable[..., WhatIf]
 
@@ -115,8 +115,7 @@ def test_cancelling_ends_the_simulating_process_and_keeps_what_is_done(asked: As
 
     worker = threading.Thread(target=in_background)
     worker.start()
-    while WhatIf.objects.get(pk=row.pk).num_done == 0 and worker.is_alive():
-        time.sleep(0.05)
+    wait_for(lambda: WhatIf.objects.get(pk=row.pk).num_done or not worker.is_alive(), "a simulation is done")
     cancel_what_if(row)
     worker.join(timeout=60)
     assert not worker.is_alive()
@@ -188,10 +187,10 @@ def test_present_settings_that_get_stuck_fail_with_what_is_refused(asked: Asked)
     row.refresh_from_db()
     assert row.state == "failed"
     assert "the present settings get stuck" in row.error
-    assert "override 1 pins it to rollout" in row.error
+    assert "override 1 " in row.error
 
 
-def test_a_moment_with_a_drained_cell_is_refused_with_what_to_do(asked: Asked, django_user_model: Any) -> None:
+def test_a_moment_with_a_drained_cell_is_simulated(asked: Asked, django_user_model: Any) -> None:
     row = asked(span="hours", rho_min="0.4")
     owner = django_user_model.objects.create_user("operator")
     Order.objects.create(
@@ -204,4 +203,5 @@ def test_a_moment_with_a_drained_cell_is_refused_with_what_to_do(asked: Asked, d
     )
     work.work_on(row.pk)
     row.refresh_from_db()
-    assert (row.state, row.error.partition(":")[0]) == ("failed", "cell 1 is drained, which cannot be simulated")
+    assert (row.state, row.error) == ("finished", "")
+    assert row.num_done == row.num_to_do

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler.simulator.whatif.answer import Interval, answers, best_of, in_words, recommendation
-from scheduler.simulator.whatif.question import CHOICES, told, why_not_live
+from scheduler.simulator.whatif.question import CHOICES, describe, why_not_live
 
 
 def point(number: int, changes: dict[str, Any], hours: list[float], cells: int = 4, staleness: float = 0.5) -> Any:
@@ -118,8 +118,10 @@ def test_every_setting_is_either_live_or_says_why_not() -> None:
     for choice in CHOICES:
         why = why_not_live({choice.name: 1})
         assert choice.live == (why == ""), choice.name
-    assert told({"rho_min": 0.25, "cells": 6, "policy_kind": "colocate"}) == "K = 6, rho_min = 0.25, policy = colocate"
-    assert told({}) == "the present settings"
+    assert (
+        describe({"rho_min": 0.25, "cells": 6, "policy_kind": "colocate"}) == "K = 6, rho_min = 0.25, policy = colocate"
+    )
+    assert describe({}) == "the present settings"
 
 
 def test_the_mean_of_ratios_is_geometric() -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -67,8 +67,8 @@ class LossMetrics:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, values: dict[str, float]) -> Self:
-        return cls(**values)  # type: ignore[arg-type]
+    def from_json(cls, values: dict[str, Any]) -> Self:
+        return cls(**values)
 
     def summary(self, kind: LossKind, num_votes: int) -> dict[str, float | bool]:
         """Figures of a batch with |E| = `num_votes`, for people."""

@@ -24,7 +24,7 @@ def build_model(num_tokens: int, end_of_turn: int, padding: int, seed: int) -> Q
         intermediate_size=128,
         tie_word_embeddings=True,
         max_position_embeddings=CONTEXT_TOKENS,
-        rope_theta=10_000.0,  # type: ignore[call-arg]
+        rope_theta=10_000.0,  # type: ignore[call-arg]  # taken over `**kwargs`
         initializer_range=0.1,
         bos_token_id=None,
         eos_token_id=end_of_turn,

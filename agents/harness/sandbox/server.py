@@ -23,6 +23,7 @@ import signal
 import socket
 import traceback
 from collections.abc import Callable
+from typing import Any
 
 from agents.harness.sandbox import namespaces, processes
 from agents.harness.sandbox.base import SERVER_MARK, SandboxError
@@ -88,9 +89,9 @@ class Server:
             return self._context.seats.fill()
         return False
 
-    def _report(self, message: dict[str, object]) -> None:
+    def _report(self, message: dict[str, Any]) -> None:
         if message["op"] != "started":
-            del self._boxes[message["id"]]  # type: ignore[arg-type]
+            del self._boxes[message["id"]]
         try:
             self._control.send(json.dumps(message).encode())
         except OSError:

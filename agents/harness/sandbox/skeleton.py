@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from agents.core.outcome import Reason
@@ -45,11 +46,11 @@ def logs(home: Path) -> Path:
     return place
 
 
-def _make(place: Path, fill: object) -> None:
+def _make(place: Path, fill: Callable[[Path], None]) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(dir=place.parent))
     fresh.chmod(0o755)
-    fill(fresh)  # type: ignore[operator]
+    fill(fresh)
     try:
         fresh.rename(place)
     except OSError:  # another worker was faster

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 NetworkMode = Literal["public", "no-network", "allowlist"]
-NETWORK_MODES = ("public", "no-network", "allowlist")
+NETWORK_MODES: tuple[NetworkMode, ...] = ("public", "no-network", "allowlist")
 DEFAULT_SCHEMA_VERSION = "1.4"
 #: Larger ones are not the same number in every reader of JSON.
 _LARGEST_WHOLE = 1 << 63
@@ -125,7 +125,7 @@ class TaskConfig:
 
     def as_json(self) -> dict[str, Any]:
         """Of values that JSON has: dates, and numbers that are not finite, become text."""
-        return cast(dict[str, Any], _plain(asdict(self)))
+        return {key: _plain(value) for key, value in asdict(self).items()}
 
 
 def _plain(value: Any) -> Any:

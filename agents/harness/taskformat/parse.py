@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
-from typing import Any, Literal, cast
+from typing import Any
 
 from agents.harness.taskformat import config as c
 from agents.harness.taskformat import paths
@@ -61,9 +61,7 @@ def _task(root: Table) -> c.TaskConfig:
         environment=_environment(root.table("environment")),
         solution_env=_solution_env(root.table("solution")),
         artifacts=_artifacts(root),
-        multi_step_reward_strategy=cast(
-            Literal["mean", "final"], root.choice("multi_step_reward_strategy", ("mean", "final"), "mean")
-        ),
+        multi_step_reward_strategy=root.choice("multi_step_reward_strategy", ("mean", "final"), "mean"),
         steps=steps,
         extra=root.rest(),
     )
@@ -109,7 +107,7 @@ def _network(table: Table, default: c.NetworkMode | None) -> c.Network:
     internet = table.flag("allow_internet")
     if internet is not None:
         default = "public" if internet else "no-network"
-    mode = cast(c.NetworkMode | None, table.choice("network_mode", c.NETWORK_MODES, default))
+    mode = table.choice("network_mode", c.NETWORK_MODES, default)
     listed = table.has("allowed_hosts")
     hosts = table.texts("allowed_hosts")
     if listed and hosts and mode != "allowlist":

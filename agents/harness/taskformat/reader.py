@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from agents.harness.taskformat.problems import BadTask, Lines, place
 
 T = TypeVar("T")
+Choice = TypeVar("Choice", bound=str | None)
 #: The largest number in the settings of a task: three years in seconds; as MB, its bytes still fit 64 bits.
 LARGEST = 100_000_000
 Path = tuple[str | int, ...]
@@ -76,8 +77,8 @@ class Table:
     def flag(self, key: str) -> bool | None:
         return self.take(key, "true or false", lambda v: isinstance(v, bool), None)
 
-    def choice(self, key: str, allowed: tuple[str, ...], default: str | None) -> str | None:
-        return self.take(key, "one of " + ", ".join(allowed), lambda v: v in allowed, default)
+    def choice(self, key: str, allowed: tuple[Choice, ...], default: Choice) -> Choice:
+        return self.take(key, "one of " + ", ".join(map(str, allowed)), lambda v: v in allowed, default)
 
     def texts(self, key: str) -> tuple[str, ...]:
         return tuple(self.take(key, "a list of strings", lambda v: _is_list(v, str), ()))

@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agents.exports.folder import BadExport, write
 from agents.exports.tables import TABLES
+from agents.management.runs import add_run, named_run
 from agents.models import Run
 from agents.web.executions import OUTCOMES, Filters
 
@@ -20,7 +21,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("run", type=int, help="number of the run")
+        add_run(parser)
         parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="empty, or an export to go on with")
         parser.add_argument("--format", choices=["parquet", "jsonl"], default="parquet")
         parser.add_argument("--outcome", choices=OUTCOMES, default="", help="only executions that ended so")
@@ -29,9 +30,7 @@ class Command(BaseCommand):
         parser.add_argument("--group", type=int, help="only executions of groups with this number")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        run = Run.objects.select_related("project", "task_set").filter(pk=options["run"]).first()
-        if run is None:
-            raise CommandError(f"there is no run {options['run']}")
+        run = named_run(options["run"])
         filters = Filters(
             outcome=options["outcome"], kind=options["kind"], batch=options["batch"], group=options["group"]
         )

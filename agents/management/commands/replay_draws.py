@@ -8,7 +8,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from agents.models import Execution, Run
+from agents.management.runs import named_run
+from agents.models import Execution
 from agents.replay import Replayed, replay_draws
 
 
@@ -59,9 +60,7 @@ class Command(BaseCommand):
             self.stdout.write(f"DIFFERS at {result.difference} ({bounds}, seed {result.seed})")
 
     def _run(self, options: dict[str, Any]) -> None:
-        if not Run.objects.filter(pk=options["run"]).exists():
-            raise CommandError(f"there is no run {options['run']}")
-        rows = Execution.objects.filter(run=options["run"], draws__isnull=False).distinct().order_by("pk")
+        rows = Execution.objects.filter(run=named_run(options["run"]), draws__isnull=False).distinct().order_by("pk")
         total, num_draws, differing = rows.count(), 0, []
         progress = sys.stderr.isatty() and not options["json"]
         for number, execution in enumerate(rows.select_related("run", "group").iterator(chunk_size=100), start=1):

@@ -10,8 +10,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from agents.proxy.families import BadPolicyFolder
 from agents.proxy.profiles import PROFILES
-from agents.proxy.rendering import BUNDLED_POLICY, BadPolicyFolder, rendering
+from agents.proxy.rendering import BUNDLED_POLICY, rendering
 from agents.proxy.traffic.reading import NotReadable
 from agents.proxy.traffic.replay import Totals, replay
 from agents.proxy.traffic.table import Progress, explain, table

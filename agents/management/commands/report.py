@@ -4,9 +4,9 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 
-from agents.models import Run
+from agents.management.runs import add_run, named_run
 from agents.report import lines, report
 
 
@@ -14,12 +14,9 @@ class Command(BaseCommand):
     help = "What a run recorded and trained, and what that saved against named baselines."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("run", type=int, help="number of the run")
+        add_run(parser)
         parser.add_argument("--json", action="store_true", help="one JSON object, as REST gives it")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        run = Run.objects.filter(pk=options["run"]).first()
-        if run is None:
-            raise CommandError(f"there is no run {options['run']}")
-        found = report(run)
+        found = report(named_run(options["run"]))
         self.stdout.write(json.dumps(found.to_json()) if options["json"] else "\n".join(lines(found)))

@@ -1,8 +1,8 @@
 """Profiles: declarative tables that map a harness's requests to roles and conversations (docs/algorithms.md §4).
 
-A profile says only what its harness shows for certain: headers, marks in the body, heads of prompts. What it leaves
-open is decided by the shape of the traffic (`agents.proxy.conversations`), so a harness of another version, or one
-without its headers, still finds its roles.
+A profile says only what its harness shows for certain: headers, marks in the body, heads of prompts. The rest is read
+off the traffic (`agents.proxy.conversations`), so roles are found even for another version of a harness, or without its
+headers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agents.proxy.canonical import Message, ModelRequest
 MAIN, SUB_AGENT, AUXILIARY = "main", "sub-agent", "auxiliary"
 SUMMARY_SUFFIX = "-summary"
 
-#: How much of a system prompt and of an instruction rules look at.
+#: Rules look at so many first characters of a system prompt and of the first instruction.
 _HEAD_CHARS = 2_000
 
 
@@ -39,7 +39,7 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """All of what is given must hold; a tuple holds when one of its entries does."""
+    """A condition. Every field that is set must hold; a tuple of alternatives holds if one of them does."""
 
     fact: tuple[str, ...] = ()
     no_fact: tuple[str, ...] = ()
@@ -79,19 +79,19 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A harness's own name of a conversation: the values of `facts`, each the first of its names that is there."""
+    """How a harness names a conversation: by the values of some facts. Each entry lists the names that one may have."""
 
     facts: tuple[tuple[str, ...], ...]
 
     def of(self, features: Features) -> str:
-        """ "" when one of them is missing."""
+        """The name; "" if a fact is missing under all its names."""
         values = [next((v for name in names if (v := features.facts.get(name))), "") for names in self.facts]
         return ":".join(values) if all(values) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Evidence that a request is this harness's: the share of doubt that it takes away, in (0, 1)."""
+    """Evidence that a request comes from this harness. `weight`: the share of doubt that it removes, in (0, 1)."""
 
     weight: float
     when: When
@@ -99,7 +99,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a profile says of a request. `role` None: it does not say. `is_summary`: it surely compacts."""
+    """What a profile says of a request. `role` None: it does not say. `is_summary`: the request certainly compacts."""
 
     role: str | None
     is_summary: bool
@@ -108,14 +108,17 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """`roles`: the first row that holds gives the role; `otherwise` None leaves the rest to the traffic's shape."""
+    """What is known of one harness. The first row of `roles` whose condition holds gives the role.
+
+    If none holds, `otherwise` does. Where that is None, the role is read off the traffic.
+    """
 
     name: str
     roles: tuple[tuple[str, When], ...] = ()
     otherwise: str | None = None
-    #: Any of them holds for a call that compacts the history of its conversation.
+    #: A call compacts its conversation if one of these holds.
     summaries: tuple[When, ...] = ()
-    #: The first that is there names the conversation.
+    #: How it names conversations: the first key that the request has counts.
     keys: tuple[Key, ...] = ()
     #: False: the harness repeats a failed call without saying so (docs/algorithms.md §2.4).
     marks_retries: bool = True
@@ -123,7 +126,7 @@ class Profile:
     marks: tuple[Mark, ...] = ()
     #: The harness has one conversation and nothing else.
     is_single: bool = False
-    #: Nothing is known of it: weak signs count too.
+    #: Nothing is known of this harness, so weak signs count too.
     is_open: bool = False
 
     def judge(self, features: Features) -> Verdict:
@@ -135,7 +138,7 @@ class Profile:
         return Verdict(self.otherwise, is_summary, key)
 
     def likeness(self, features: Features) -> float:
-        """How surely a request is this harness's, in [0, 1)."""
+        """How certain it is that a request comes from this harness, in [0, 1)."""
         doubt = 1.0
         for mark in self.marks:
             if mark.when.holds(features):
@@ -144,12 +147,12 @@ class Profile:
 
 
 def family(role: str) -> str:
-    """A role without the mark of a summary: main-summary belongs to main."""
+    """A role without its suffix: that of main-summary is main."""
     return role.removesuffix(SUMMARY_SUFFIX)
 
 
 def facts_of(headers: Mapping[str, str], marks: Mapping[str, str]) -> dict[str, str]:
-    """Headers and marks of the body under one roof; what the body says of a header counts where the header is gone."""
+    """Headers and marks of the body by name. If the body repeats a header that is there, the header itself counts."""
     facts: dict[str, str] = {}
     for name, value in marks.items():
         facts[name.removeprefix("client_metadata.")] = value

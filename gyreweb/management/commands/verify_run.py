@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.core.exceptions import ObjectDoesNotExist
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 from django.db import connection, transaction
 
-from agents import facade
 from agents import invariants as of_agents
 from agents.invariants import Invariant
+from agents.management.runs import add_run, named_run
 from scheduler import invariants as of_scheduler
 from trainers import invariants as of_trainers
 
@@ -46,15 +45,12 @@ class Command(BaseCommand):
     help = "Check the invariants of a run on the database. Exit code 1 and the rows, when one is broken."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("run", type=int, help="number of the run")
+        add_run(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         num_broken = 0
         with one_snapshot():
-            try:
-                run = facade.run(options["run"])
-            except ObjectDoesNotExist:
-                raise CommandError(f"there is no run {options['run']}") from None
+            run = named_run(options["run"])
             laws = [law for law in ALL if not (run.imported_from and law.name in NOT_OF_IMPORTED)]
             if len(laws) < len(ALL):
                 self.stdout.write(f"imported from {run.imported_from}: {len(ALL) - len(laws)} laws do not apply")

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_GET, require_POST
@@ -18,7 +17,7 @@ from agents.replay import replay_draws
 from agents.web import access, calls, outline
 from agents.web import executions as execution_queries
 from agents.web import tokens as token_queries
-from gyreweb.pages.shell import page, show, viewer_of
+from gyreweb.pages.shell import must_operate, page, show, viewer_of
 from gyreweb.pages.tokenizer import token_texts
 from scheduler.config import RunConfig
 
@@ -203,8 +202,7 @@ def _act(
     """What an operator may do to an execution with a reason; redirects to its page with a message."""
     viewer = viewer_of(request)
     found = access.execution_for(viewer, execution_id)
-    if not viewer.can_operate:
-        raise PermissionDenied("This needs the permission to operate runs.")
+    must_operate(viewer)
     reason = request.POST.get("reason", "").strip()
     if not reason:
         messages.error(request, f"To {what}, say why.")

@@ -3,7 +3,6 @@
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -15,7 +14,7 @@ from agents.web import access
 from agents.web import executions as execution_queries
 from gyreweb.pages import fragments
 from gyreweb.pages.facts import RunFacts
-from gyreweb.pages.shell import page, show, viewer_of
+from gyreweb.pages.shell import must_operate, page, show, viewer_of
 
 
 @page
@@ -49,8 +48,7 @@ def reassess(request: HttpRequest, run_id: int) -> HttpResponse:
     """Ask for another assessment of all that the list's filters show."""
     viewer = viewer_of(request)
     run = access.run_for(viewer, run_id)
-    if not viewer.can_operate:
-        raise PermissionDenied("This needs the permission to operate runs.")
+    must_operate(viewer)
     filters = execution_queries.Filters.from_query(request.GET)
     reason = request.POST.get("reason", "").strip()
     if not reason:

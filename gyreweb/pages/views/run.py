@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
@@ -13,7 +12,7 @@ from agents.actions.errors import Refused
 from agents.web import access
 from gyreweb.pages import chart, fragments
 from gyreweb.pages.facts import RunFacts
-from gyreweb.pages.shell import page, show, viewer_of
+from gyreweb.pages.shell import must_operate, page, show, viewer_of
 
 ACTS = {
     "pause": change_run_state.pause_run,
@@ -70,8 +69,7 @@ def run_acts(request: HttpRequest, run_id: int) -> HttpResponse:
 def act(request: HttpRequest, run_id: int, name: str) -> HttpResponse:
     viewer = viewer_of(request)
     found = access.run_for(viewer, run_id)
-    if not viewer.can_operate:
-        raise PermissionDenied("This needs the permission to operate runs.")
+    must_operate(viewer)
     reason = request.POST.get("reason", "").strip()
     if not reason and name != "resume":
         messages.error(request, f"To {name} a run, say why.")

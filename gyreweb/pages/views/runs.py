@@ -55,7 +55,7 @@ def runs(request: HttpRequest) -> HttpResponse:
     context = {
         "rows": rows,
         "counts": counts,
-        "chips": [(name, counts[name]) for name in ("live", "finished", "failed", "stopped") if counts[name]],
+        "chips": [(name, counts[name]) for name in ("live", "finished", "stopped") if counts[name]],
         "state": state,
         "text": text,
         "sort": sort,

@@ -8,12 +8,11 @@ from statistics import fmean, median
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_GET, require_POST
 
-from gyreweb.pages.shell import page, show, viewer_of
+from gyreweb.pages.shell import must_operate, page, show, viewer_of
 from scheduler.core.settings import Settings
 from scheduler.simulator import scenarios
 from scheduler.simulator.actions.delete_simulation import delete_simulation
@@ -91,8 +90,7 @@ def simulation(request: HttpRequest, simulation_id: int) -> HttpResponse:
 def delete(request: HttpRequest, simulation_id: int) -> HttpResponse:
     viewer = viewer_of(request)
     found = queries.simulation_for(viewer, simulation_id)
-    if not viewer.can_operate:
-        raise PermissionDenied("This needs the permission to operate runs.")
+    must_operate(viewer)
     name = str(found)
     delete_simulation(found)
     messages.info(request, f"{name} is deleted.")

@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -18,17 +17,16 @@ from agents.actions.errors import NotFound, Refused
 from agents.web import access
 from gyreweb.pages import fragments, what_if_form
 from gyreweb.pages.facts import RunFacts
-from gyreweb.pages.shell import page, show, viewer_of
+from gyreweb.pages.shell import must_operate, page, show, viewer_of
 from scheduler.simulator.actions.apply_what_if import apply_what_if, preview_what_if
 from scheduler.simulator.actions.end_what_if import cancel_what_if, resume_what_if
 from scheduler.simulator.actions.start_what_if import start_what_if
 from scheduler.simulator.web import what_ifs
-from scheduler.simulator.whatif.question import told
+from scheduler.simulator.whatif.question import describe
 from scheduler.simulator.whatif.reading import present
 from scheduler.web.decisions import typeset
 
 ACTS = {"cancel": cancel_what_if, "resume": resume_what_if}
-FORBIDDEN = "This needs the permission to operate runs."
 
 
 @page
@@ -38,8 +36,7 @@ def what_if(request: HttpRequest, run_id: int) -> HttpResponse:
     facts = RunFacts(access.run_for(viewer_of(request), run_id))
     now = present(facts.run)
     if request.method == "POST":
-        if not viewer_of(request).can_operate:
-            raise PermissionDenied(FORBIDDEN)
+        must_operate(viewer_of(request))
         form = what_if_form.form_of(now, request.POST)
         if form.question is None:
             return _page(request, facts, now, form, None, status=422)
@@ -117,8 +114,7 @@ def act(request: HttpRequest, run_id: int, what_if_id: int, name: str) -> HttpRe
     """Cancel it, or have it go on."""
     run = access.run_for(viewer_of(request), run_id)
     shown = what_ifs.what_if_of(run, what_if_id)
-    if not viewer_of(request).can_operate:
-        raise PermissionDenied(FORBIDDEN)
+    must_operate(viewer_of(request))
     try:
         ACTS[name](shown.row)
     except Refused as error:
@@ -155,8 +151,7 @@ def apply(request: HttpRequest, run_id: int, what_if_id: int, number: int) -> Ht
     viewer = viewer_of(request)
     run = access.run_for(viewer, run_id)
     point = what_ifs.point_of(run, what_if_id, number)
-    if not viewer.can_operate:
-        raise PermissionDenied(FORBIDDEN)
+    must_operate(viewer)
     raw = request.POST.get("expires_in_s", "")
     known = {str(seconds) for seconds, _ in what_if_form.EXPIRIES}
     try:
@@ -167,5 +162,5 @@ def apply(request: HttpRequest, run_id: int, what_if_id: int, number: int) -> Ht
     except Refused as error:
         messages.error(request, f"Nothing was applied: {error}")
     else:
-        messages.success(request, f"In force until {expires_at:%d %b %H:%M}: {told(point.changes)}.")
+        messages.success(request, f"In force until {expires_at:%d %b %H:%M}: {describe(point.changes)}.")
     return redirect(reverse("what_if", args=[run_id]) + f"?ask={what_if_id}")

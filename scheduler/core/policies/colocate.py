@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from scheduler.core import evaluations, supply
-from scheduler.core.decisions import Kind
-from scheduler.core.moves import come_back, in_training, leave
-from scheduler.core.plan import Plan, called
+from scheduler.core.moves import come_back, in_training, leave, stay
+from scheduler.core.plan import Plan
 from scheduler.core.policies.base import Policy, batch_not_full
 from scheduler.core.snapshot import Burst
 
@@ -31,7 +30,7 @@ class Colocate(Policy):
                 leave(plan, cell, "batch_ready", numbers, rule=False)
         else:
             for cell in plan.serving():
-                plan.refuse(Kind.LEAVE_ROLLOUT, "batch_not_full", f"{called(cell)} stays in rollout: {numbers}", cell)
+                stay(plan, cell, "batch_not_full", numbers)
             for cell in in_training(plan):
                 if not (full and cell.is_core):
                     come_back(plan, cell, "batch_done", f"no batch in progress, {numbers}")

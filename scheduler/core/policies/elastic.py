@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import ClassVar
 
 from scheduler.core import evaluations
-from scheduler.core.decisions import Kind
-from scheduler.core.moves import come_back, in_training, leave, stays_because
-from scheduler.core.plan import Plan, called
+from scheduler.core.moves import come_back, in_training, leave, stay, stays_because
+from scheduler.core.plan import Plan
 from scheduler.core.policies.base import Policy
 from scheduler.core.safety import rollout_short
 from scheduler.core.settings import Settings
 from scheduler.core.snapshot import Burst, Cell
 from scheduler.core.supply import UNMEASURED_SWITCH_S, Supply, num_micro_steps_to_do, supply, work_to_do_s
 
-#: A limit that must be exceeded is looked at again this long after it is reached.
+#: Idle time must exceed its limit, not just reach it: `decide` is asked again this long after the limit.
 AGAIN_LATER_S = 0.1
 
 
@@ -46,7 +45,7 @@ class Elastic(Policy):
 
     def not_yet(self, plan: Plan, burst: Burst) -> str:
         found = self.supply(plan)
-        return "" if found.there else f"{found.num_ready} of {found.num_needed} groups are ready"
+        return "" if found.there else found.told
 
 
 def _fill_rollout(plan: Plan) -> None:
@@ -67,7 +66,7 @@ def _core_after_step(plan: Plan, core: Cell, found: Supply) -> None:
         return
     pin = plan.orders.pin(core)
     if pin is None or pin.role != core.role:
-        come_back(plan, core, "supply_short", f"{found.num_ready} of {found.num_needed} groups are ready")
+        come_back(plan, core, "supply_short", found.told)
 
 
 def _core_leaves(plan: Plan, core: Cell, policy: Elastic) -> None:
@@ -75,38 +74,27 @@ def _core_leaves(plan: Plan, core: Cell, policy: Elastic) -> None:
     if snapshot.version >= plan.settings.steps:
         return
     if evaluations.pending(plan):
-        plan.refuse(
-            Kind.LEAVE_ROLLOUT,
-            "evaluation_first",
-            f"the core stays in rollout: version {snapshot.version} must be evaluated first",
-            core,
-        )
+        stay(plan, core, "evaluation_first", f"version {snapshot.version} must be evaluated first")
         return
     if snapshot.batch is not None:
         _core_resumes(plan, core)
         return
     found, needed_s = policy.supply(plan), policy.hold_s(plan.settings)
-    ready = f"{found.num_ready} of {found.num_needed} groups are ready"
     held_s = found.held_s(plan.now_s)
     short = stays_because(plan)
     if not found.there:
-        numbers = ready if short is None else f"{short[1]}; {ready}"
+        numbers = found.told if short is None else f"{short[1]}; {found.told}"
         code = "supply_short" if short is None else short[0]
-        plan.refuse(Kind.LEAVE_ROLLOUT, code, f"the core stays in rollout: {numbers}", core)
+        stay(plan, core, code, numbers)
     elif held_s < needed_s and short is None:
-        plan.refuse(
-            Kind.LEAVE_ROLLOUT,
-            "supply_not_held",
-            f"the core stays in rollout: {ready} for {held_s:.1f} s of {needed_s:g} s",
-            core,
-            again_s=plan.now_s + needed_s - held_s,
-        )
+        numbers = f"{found.told} for {held_s:.1f} s of {needed_s:g} s"
+        stay(plan, core, "supply_not_held", numbers, again_s=plan.now_s + needed_s - held_s)
     else:
         leave(plan, core, "supply", f"{found.num_ready} groups ready, {found.num_needed} needed, for {held_s:.1f} s")
 
 
 def _core_resumes(plan: Plan, core: Cell) -> None:
-    """A core that had parked its gradient sum goes back when its batch has something to do."""
+    """A core that had parked its gradient sum leaves rollout again when its batch has something to do."""
     batch, burst = plan.snapshot.batch, plan.source
     assert batch is not None
     num_ready = 0 if burst is None else len(burst.ready)
@@ -114,30 +102,21 @@ def _core_resumes(plan: Plan, core: Cell) -> None:
         state = "sealed" if batch.sealed else f"open with {batch.num_unclaimed} unclaimed micro-steps"
         leave(plan, core, "batch_in_progress", f"batch {batch.number} is {state}, {num_ready} groups ready")
     else:
-        plan.refuse(
-            Kind.LEAVE_ROLLOUT,
-            "no_work",
-            f"the core stays in rollout: batch {batch.number} waits for {burst.num_unfinished} unfinished groups",
-            core,
-        )
+        stay(plan, core, "no_work", f"batch {batch.number} waits for {burst.num_unfinished} unfinished groups")
 
 
 def _satellite_joins(plan: Plan, cell: Cell) -> None:
     """Join when the work that is there outlasts this cell's measured switch."""
     if not plan.core_trains:
-        plan.refuse(Kind.LEAVE_ROLLOUT, "core_first", f"{called(cell)} stays in rollout: the core does not train", cell)
+        stay(plan, cell, "core_first", "the core does not train")
         return
     worth, numbers = _worth_joining(plan, cell, len(plan.training()))
     if worth:
         leave(plan, cell, "join", numbers)
         return
     short = stays_because(plan)
-    plan.refuse(
-        Kind.LEAVE_ROLLOUT,
-        "no_work" if short is None else short[0],
-        f"{called(cell)} stays in rollout: {numbers if short is None else f'{short[1]}; {numbers}'}",
-        cell,
-    )
+    code, why = ("no_work", numbers) if short is None else (short[0], f"{short[1]}; {numbers}")
+    stay(plan, cell, code, why)
 
 
 def _worth_joining(plan: Plan, cell: Cell, num_trainers: int) -> tuple[bool, str]:
@@ -162,7 +141,7 @@ def _satellite_in_training(plan: Plan, cell: Cell) -> None:
     num_others = max(1, len(plan.training()) - 1)
     worth, numbers = _worth_joining(plan, cell, num_others)
     if worth and (batch is not None or plan.core_trains):
-        plan.refuse(Kind.RETURN_TO_ROLLOUT, "more_work", f"{called(cell)} stays in training: {numbers}", cell)
+        stay(plan, cell, "more_work", numbers)
         return
     if batch is None or batch.sealed:
         what = "no batch is open" if batch is None else f"batch {batch.number} is sealed and claimed"
@@ -174,10 +153,5 @@ def _satellite_in_training(plan: Plan, cell: Cell) -> None:
     if idle_s > limit_s:
         come_back(plan, cell, "idle", f"idle for {idle_s:.1f} s, longer than a switch of {limit_s:.1f} s")
     else:
-        plan.refuse(
-            Kind.RETURN_TO_ROLLOUT,
-            "waits_for_groups",
-            f"{called(cell)} stays in training: idle for {idle_s:.1f} s of {limit_s:.1f} s",
-            cell,
-            again_s=plan.now_s + limit_s - idle_s + AGAIN_LATER_S,
-        )
+        numbers = f"idle for {idle_s:.1f} s of {limit_s:.1f} s"
+        stay(plan, cell, "waits_for_groups", numbers, again_s=plan.now_s + limit_s - idle_s + AGAIN_LATER_S)

@@ -8,8 +8,9 @@ executions in progress are as there.
 2. **Start ahead.** A few groups of the next burst start while the last batch of this one is trained. They are one
    version older than the rest of their burst when they are trained, so their share is what mean staleness rises by.
 3. **Carry stragglers.** When the slowest groups hold the run up, bursts have one batch less and go out while half a
-   batch is still owed: the stragglers fill the first batch of the next burst, one version bound older. Mean staleness
-   stays (S - 1) / 2: of S - 1 batches' groups, half a batch is S - 1 versions old instead of fresh.
+   batch is still owed: the stragglers fill the first batch of the next burst, at the staleness bound. Mean staleness
+   stays (S - 1) / 2: bursts of S - 1 batches would have (S - 2) / 2, and half a batch of each is S - 1 versions old
+   where it would be fresh.
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ class Forecast:
 def forecast(work: Work, num_batches: int, size: int, carried: int) -> Forecast | None:
     """For bursts of so many batches with so many groups carried over; None until there is history.
 
-    Read off the run's own groups: when all but the carried ones are complete, and when those are that complete the
-    first batch; then how long a step takes when nothing is waited for.
+    Read off the run's own history: when all groups but the carried ones are complete, when the first batch is, and how
+    long a step takes that waits for nothing. The shares of a step are explained in docs/elastic-plus.md.
     """
     if work.step_s is None or not work.group_s:
         return None

@@ -1,9 +1,11 @@
 """`manage.py replay_decisions RUN`: prove that the stored snapshots give the stored decisions."""
 
 from argparse import ArgumentParser
+from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from agents.management.runs import add_run, named_run
 from scheduler.replay import replay
 
 
@@ -11,10 +13,10 @@ class Command(BaseCommand):
     help = "Run the stored snapshots of a run through the decision rules again; fails if any decision differs."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("run", type=int, help="number of the run")
+        add_run(parser)
 
-    def handle(self, *args: object, **options: object) -> None:
-        result = replay(int(str(options["run"])))
+    def handle(self, *args: Any, **options: Any) -> None:
+        result = replay(named_run(options["run"]).pk)
         for difference in result.differences:
             self.stdout.write(f"evaluation {difference.evaluation_number}: {difference.what}")
         summary = f"{result.num_evaluations} evaluations, {result.num_decisions} decisions"

@@ -20,4 +20,4 @@ class Command(BaseCommand):
 
         signal.signal(signal.SIGTERM, asked_to_stop)
         signal.signal(signal.SIGINT, asked_to_stop)
-        run_forever(stop.is_set, lambda seconds: stop.wait(seconds))
+        run_forever(stop.is_set, stop.wait)

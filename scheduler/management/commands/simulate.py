@@ -35,7 +35,7 @@ means, and how to describe a cluster of one's own in a file.
 
 class Command(BaseCommand):
     help = "Simulate runs with the code that decides for live cells. Needs no database, unless runs are read or saved."
-    requires_system_checks = []
+    requires_system_checks: list[str] = []
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, allow_abbrev=False, **kwargs)

@@ -8,7 +8,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 
 from agents.actions.errors import NotFound, Refused
-from scheduler.actions.set_override import Preview, set_override
+from scheduler.actions.set_override import Preview, must_go_on, set_override
 from scheduler.core.decide import decide
 from scheduler.core.overrides import SETTING
 from scheduler.core.policies import policy_of
@@ -58,8 +58,7 @@ def _check(point: WhatIfPoint) -> None:
         raise Refused("these are the present settings: there is nothing to apply")
     if why := why_not_live(point.changes):
         raise Refused(why)
-    if run.state not in run.LIVE_STATES:
-        raise Refused(f"run {run.pk} is {run.state}; overrides need a run that goes on")
+    must_go_on(run)
     for name, value in point.changes.items():
         if problem := setting_problem(name, value):
             raise Refused(problem)

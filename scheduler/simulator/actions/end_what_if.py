@@ -11,7 +11,7 @@ State = WhatIf.State
 
 
 def cancel_what_if(row: WhatIf) -> WhatIf:
-    """The worker stops at its next look, within a second. Raises Refused when it is over already."""
+    """The worker stops at its next check, within a second. Raises Refused when it is over already."""
     with transaction.atomic():
         found = _locked(row)
         if found.state not in WhatIf.OPEN_STATES:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import cos, exp, log, pi, sin, sqrt
 from random import Random
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,14 @@ TWO_PI = 2.0 * pi
 NUM_AHEAD = 256
 #: Time of an execution that gives no training work, relative to what it would have been.
 NO_WORK_TIME = 0.1
+
+
+class Groups(Protocol):
+    """Where a world takes its groups from, a burst at a time."""
+
+    def groups(self, first: int, count: int) -> list[Drawn]:
+        """The executions of `count` groups, the first of them with the number `first`."""
+        ...
 
 
 class Durations:

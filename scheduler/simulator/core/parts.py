@@ -29,6 +29,12 @@ class SimCell:
     seconds: dict[str, float] = field(default_factory=dict)  # by role, up to role_since_s; and "computing"
     lane: list[tuple[float, str]] = field(default_factory=list)  # every change of role
 
+    @classmethod
+    def fresh(cls, index: int, version: int, now_s: float) -> SimCell:
+        """In rollout from now on; the first is the core."""
+        lane = [(now_s, facts.ROLLOUT)]
+        return cls(index, index == 0, weight_version=version, role_since_s=now_s, lane=lane)
+
     @property
     def serves(self) -> bool:
         return self.role == self.desired_role == facts.ROLLOUT and self.evaluation is None

@@ -13,12 +13,10 @@ from collections.abc import Callable
 from operator import attrgetter
 
 INFINITE = float("inf")
-#: In place of the next end: it must be asked for.
-STALE_S = -1.0
 
 
 class Launch:
-    """What executions that start at the same moment have in common. `due_s`: on the clock of time that was not held."""
+    """What executions that start at the same moment have in common. `due_s`: when they time out, by `Pool.served_s`."""
 
     __slots__ = ("at_s", "due_s", "progress", "running", "version", "version_sum")
 
@@ -58,7 +56,7 @@ class Execution:
         return self.launch.progress
 
 
-_end = attrgetter("ends_at")  # for many at once; the same order as the other
+_end = attrgetter("ends_at")  # sorts many at once, reversed; the same order as `_latest_first`
 
 
 def _latest_first(execution: Execution) -> float:
@@ -71,13 +69,15 @@ class Pool:
     `slowdown`, the time of an execution relative to full load, is a straight line in the load.
     """
 
-    def __init__(self, slowdown: Callable[[float], float], concurrency: int, timeout_s: float) -> None:
+    def __init__(
+        self, slowdown: Callable[[float], float], concurrency: int, timeout_s: float, now_s: float = 0.0
+    ) -> None:
         self.slowdown, self.concurrency, self.timeout_s = slowdown, concurrency, timeout_s
         self.num_cells = self.num_places = 0
         self.unloaded, self.per_execution = slowdown(0.0), 0.0  # slowdown of an empty cell; what each execution adds
-        self.now_s = 0.0
-        self.progress = 0.0  # seconds at full load done so far by whoever has run from the start
-        self.held_s = 0.0  # time in which no cell served
+        self.now_s = now_s
+        self.progress = 0.0  # seconds at full load that an execution running all the time would have done
+        self.held_s = 0.0  # time in which no cell served and calls were held
         self.stalled_s = 0.0  # time that calls still lose to moves and updates
         self.load_s = 0.0  # integral of the load of the cells in rollout, cell-seconds
         self.version = 0  # weights that calls are sampled with
@@ -86,6 +86,7 @@ class Pool:
         self.load = 0.0  # of the cells in rollout, in cells
         self.ends: list[Execution] = []  # all that run; the last ends next, of equals the oldest
         self.launches: deque[Launch] = deque()  # oldest first
+        self._next_end_s: float | None = None  # None: something has changed since it was asked for
 
     @property
     def num_running(self) -> int:
@@ -130,11 +131,13 @@ class Pool:
         """Sample with other weights from now on."""
         self.version_offset += (self.version - version) * self.progress
         self.version = version
+        self._next_end_s = None
 
     def stall(self, seconds: float, share: float) -> None:
         """`share` of the executions loses `seconds`: the pool stands still for their mean."""
         if self.ends:
             self.stalled_s += seconds * share
+            self._next_end_s = None
 
     def start(self, executions: list[Execution]) -> None:
         """Let these executions run from now on."""
@@ -177,9 +180,13 @@ class Pool:
 
     def next_end_s(self) -> float:
         """When the next execution finishes or times out, if nothing changes before; infinite when none will."""
-        if not self.ends or not self.num_cells:
-            return INFINITE
-        return max(self._next_end()[0], self.now_s)  # rounding must not turn the clock back
+        end_s = self._next_end_s
+        if end_s is None:
+            end_s = INFINITE
+            if self.ends and self.num_cells:
+                end_s = max(self._next_end()[0], self.now_s)  # rounding must not turn the clock back
+            self._next_end_s = end_s
+        return end_s
 
     def _next_end(self) -> tuple[float, bool]:
         """When, and whether by a timeout."""
@@ -196,7 +203,7 @@ class Pool:
         return self.launches[0].due_s + self.held_s
 
     def _late(self) -> list[Execution]:
-        """Executions of the oldest launch, without those at its end that are done."""
+        """Executions of the oldest launch, the next to time out last; drops the done ones at its end."""
         running = self.launches[0].running
         while running and running[-1].done:
             running.pop()
@@ -238,3 +245,4 @@ class Pool:
 
     def _changed(self) -> None:
         self.rate, self.load = self.rate_of(len(self.ends))
+        self._next_end_s = None

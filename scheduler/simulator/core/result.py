@@ -8,8 +8,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Hours per step that no schedule beats: all work on K cells at full load, and, with executions launched at the
-    versions at which they were, the longest chain of executions that had to wait for one another.
+    """Hours per step that no schedule beats. `work_h`: all work, on K cells at full load. `chain_h`: the longest
+    chain of executions that had to wait for one another, each launched at the version at which it was.
     """
 
     work_h: float
@@ -39,7 +39,7 @@ class Result:
     hours: float
     steps: int
     cells: int
-    utilisation: dict[str, float]  # share of K x hours: see `Accounts`
+    utilisation: dict[str, float]  # share of K x hours: see `Tally.result`
     execution_h: float
     query_h: float
     query_ge_4h: float

@@ -16,17 +16,28 @@ from scheduler.simulator.core.workload import HOUR_S, Workload
 
 #: A point of the waterlevel series for each change of at least this share of a cell's places.
 WATER_STEP = 1 / 16
-#: Four hours, less than which a group is not that times out after exactly four hours, but for rounding.
+#: Four hours less a millisecond: a group that times out after exactly four hours counts as long in spite of rounding.
 LONG_QUERY_S = 4 * HOUR_S - 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Training work that was measured before a world began."""
+
+    computed_s: float = 0.0
+    num_computed: float = 0.0
+    micro_steps: float = 0.0
+    num_groups: int = 0
+    group_s: tuple[float, ...] = ()  # seconds that complete groups took, oldest first
+    step_times_s: tuple[float, ...] = ()  # when the last optimizer steps ended, on the run's clock
 
 
 @dataclass
 class Tally:
     settings: Settings
     workload: Workload
-    ready: dict[int, SimGroup] = field(default_factory=dict)
+    before: Counted = field(default_factory=Counted)
     switches: dict[str, int] = field(default_factory=lambda: {"to_training": 0, "to_rollout": 0})
-    num_computing: int = 0
     num_failures: int = 0
     num_failures_since_step: int = 0
     num_executions: int = 0
@@ -98,17 +109,19 @@ class Tally:
 
     def work(self) -> facts.Work:
         """What the live scheduler would have measured by now."""
-        num_groups = sum(step.num_groups for step in self.steps)
+        before = self.before
+        num_computed = before.num_computed + self.num_computed
+        num_groups = before.num_groups + sum(step.num_groups for step in self.steps)
         return facts.Work(
-            micro_step_s=self.computed_s / self.num_computed if self.num_computed else None,
-            micro_steps_per_group=self.micro_steps / num_groups if num_groups else None,
+            micro_step_s=(before.computed_s + self.computed_s) / num_computed if num_computed else None,
+            micro_steps_per_group=(before.micro_steps + self.micro_steps) / num_groups if num_groups else None,
             step_s=self.step_s(),
-            group_s=quantiles(self.query_s[-NUM_GROUPS:]),
+            group_s=quantiles([*before.group_s, *self.query_s][-NUM_GROUPS:]),
         )
 
     def step_s(self) -> float | None:
         """Shortest of the last intervals between optimizer steps."""
-        times = [step.finished_s for step in self.steps[-NUM_INTERVALS - 1 :]]
+        times = [*self.before.step_times_s, *(step.finished_s for step in self.steps)][-NUM_INTERVALS - 1 :]
         return min((later - sooner for sooner, later in pairwise(times)), default=None)
 
     def bounds(self, micro_step_s: float) -> Bounds:
@@ -122,8 +135,8 @@ class Tally:
         )
 
     def result(
-        self, *, policy: str, seed: int, now_s: float, cells: list[SimCell], pool: Pool, num_groups: int, events: int,
-        evaluations: int, micro_step_s: float,
+        self, *, policy: str, seed: int, began_s: float, now_s: float, cells: list[SimCell], pool: Pool,
+        num_groups: int, events: int, evaluations: int, micro_step_s: float,
     ) -> Result:  # fmt: skip
         for cell in cells:
             cell.become(cell.role, now_s)
@@ -132,12 +145,13 @@ class Tally:
         by_role: Counter[str] = Counter()
         for cell in cells:
             by_role.update(cell.seconds)
-        all_s = max(now_s * len(cells), 1e-9)
+        spent_s = now_s - began_s
+        all_s = max(spent_s * len(cells), 1e-9)
         consumed = sum(step.num_groups for step in self.steps)
         return Result(
             policy=policy,
             seed=seed,
-            hours=now_s / HOUR_S,
+            hours=spent_s / HOUR_S,
             steps=len(self.steps),
             cells=len(cells),
             utilisation={

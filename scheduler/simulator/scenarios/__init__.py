@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.core.policies import REGISTRY
-from scheduler.core.settings import Settings
+from scheduler.core.settings import Settings, misfit
 from scheduler.simulator.core import Workload
 from scheduler.simulator.core.workload import MAX_S
 
@@ -195,25 +195,12 @@ def _checked(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
             raise BadScenario(f"{name} is {getattr(s, name):,}, at most {most:,} is allowed")
     if not 0 < s.rho_min <= 1:
         raise BadScenario(f"rho_min is {s.rho_min}, it must be in (0, 1]")
-    if s.burst_batches + s.burst_lead > s.max_staleness + 1:
-        raise BadScenario(
-            f"burst_batches + burst_lead is {s.burst_batches + s.burst_lead}, at most max_staleness + 1 = "
-            f"{s.max_staleness + 1} keeps the staleness bound"
-        )
+    if problem := misfit(s):
+        raise BadScenario(problem)
     if scenario.workload.min_votes > s.executions_per_group:
         raise BadScenario(
             f"min_votes {scenario.workload.min_votes} exceeds executions_per_group {s.executions_per_group}: no group "
             "would ever be usable"
-        )
-    if s.training_cells >= s.cells:
-        raise BadScenario(f"training_cells {s.training_cells} leaves no cell of {s.cells} for rollout")
-    if s.min_rollout_cells > s.cells:
-        raise BadScenario(f"min_rollout_cells {s.min_rollout_cells} exceeds cells {s.cells}")
-    burst, room = s.burst_batches * s.groups_per_batch * s.executions_per_group, s.cells * s.concurrency_per_cell
-    if burst > room:
-        raise BadScenario(
-            f"a burst is burst_batches x groups_per_batch x executions_per_group = {burst} executions, but cells x "
-            f"concurrency_per_cell hold {room}"
         )
     return scenario
 
@@ -234,3 +221,9 @@ _MOST = {
 }
 
 POLICIES = tuple(REGISTRY)
+
+
+def check_policy(name: str) -> None:
+    """Raises BadScenario for the name of no policy."""
+    if name not in POLICIES:
+        raise BadScenario(f"policy {name!r} is unknown; known: {', '.join(POLICIES)}")

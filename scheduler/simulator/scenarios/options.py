@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentTypeError
 from math import inf
 
-from scheduler.simulator.scenarios import POLICIES, BadScenario, Scenario, load
+from scheduler.simulator.scenarios import BadScenario, Scenario, check_policy, load
 
 
 def preset(text: str) -> tuple[str, Scenario]:
@@ -19,9 +19,11 @@ def preset(text: str) -> tuple[str, Scenario]:
 def policies(text: str) -> list[str]:
     """Names separated by commas."""
     names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in POLICIES:
-            raise ArgumentTypeError(f"policy {name!r} is unknown; known: {', '.join(POLICIES)}")
+    try:
+        for name in names:
+            check_policy(name)
+    except BadScenario as error:
+        raise ArgumentTypeError(str(error)) from error
     return names
 
 

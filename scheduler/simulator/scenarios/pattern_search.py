@@ -27,7 +27,7 @@ from scheduler.core.bursts import Proposal
 from scheduler.core.plan import Plan
 from scheduler.core.policies.elastic_plus import ElasticPlus
 from scheduler.simulator.core import Result, Stuck, World, simulate
-from scheduler.simulator.core.durations import Durations
+from scheduler.simulator.core.durations import Groups
 from scheduler.simulator.core.workload import Drawn
 from scheduler.simulator.scenarios import Scenario, load, options, preset_names
 
@@ -64,7 +64,7 @@ class Foreseen:
 
     order = ORDERS[0]
 
-    def __init__(self, durations: Durations, block: int) -> None:
+    def __init__(self, durations: Groups, block: int) -> None:
         self.durations, self.block = durations, block
         self.ahead: list[Drawn] = []
 
@@ -102,8 +102,8 @@ class ByPattern(ElasticPlus):
 def run(scenario: Scenario, pattern: Pattern, seed: int) -> Result:
     """Raises Stuck where a pattern leaves nothing to do within the staleness bound."""
     world = World(scenario.settings, scenario.workload, ElasticPlus.kind, seed)
-    foreseen = Foreseen(world.durations, pattern.block)
-    world.durations = foreseen  # type: ignore[assignment]
+    foreseen = Foreseen(world.rollout.durations, pattern.block)
+    world.rollout.durations = foreseen
     world.policy = ByPattern(pattern, foreseen)
     world.run()
     return world.result(seed)

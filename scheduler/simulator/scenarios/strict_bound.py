@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from math import ceil, inf
 from statistics import fmean
 
-from scheduler.core.decisions import Decision, Kind
-from scheduler.simulator.core import World
+from scheduler.core.settings import Settings
+from scheduler.simulator.core import Workload, World
 from scheduler.simulator.core.parts import SimGroup
-from scheduler.simulator.core.pool import Execution
+from scheduler.simulator.core.tally import Tally
 from scheduler.simulator.scenarios import Scenario, load, options, preset_names
 
 
@@ -34,29 +34,26 @@ class Seen:
     ended_s: float = inf
 
 
-class Watched(World):
+class Watch(Tally):
     """Notes when bursts start, when groups become ready, and how the waterlevel falls."""
 
-    seen: list[Seen]
+    def __init__(self, settings: Settings, workload: Workload) -> None:
+        super().__init__(settings, workload)
+        self.seen: list[Seen] = []
+        self._waterlevel = 0
 
-    def _dispatch_burst(self, decision: Decision) -> None:
-        if not hasattr(self, "seen"):
-            self.seen = []
-        if self.seen:
-            self.seen[-1].ended_s = self.now_s - self.seen[-1].started_s
-        super()._dispatch_burst(decision)
-        self.seen.append(Seen(self.now_s, water=[(0.0, self.dispatched - self.finished)]))
+    def water(self, now_s: float, waterlevel: int) -> None:
+        super().water(now_s, waterlevel)
+        if waterlevel > self._waterlevel:  # a burst was dispatched
+            if self.seen:
+                self.seen[-1].ended_s = now_s - self.seen[-1].started_s
+            self.seen.append(Seen(now_s))
+        burst, self._waterlevel = self.seen[-1], waterlevel
+        burst.water.append((now_s - burst.started_s, waterlevel))
 
-    def _finished(self, execution: Execution) -> None:
-        super()._finished(execution)
-        burst = self.seen[-1]
-        burst.water.append((self.now_s - burst.started_s, self.dispatched - self.finished))
-
-    def _settle(self, group: SimGroup) -> None:
-        super()._settle(group)
-        self.seen[-1].ready_s.append(self.now_s - self.seen[-1].started_s)
-
-    _carry_out = World._carry_out | {Kind.DISPATCH_BURST: _dispatch_burst}
+    def settled(self, group: SimGroup) -> None:
+        super().settled(group)
+        self.seen[-1].ready_s.append(group.settled_s - self.seen[-1].started_s)
 
 
 def best_s(scenario: Scenario, burst: Seen) -> float:
@@ -114,12 +111,13 @@ def compare(presets: Sequence[tuple[str, Scenario]], policies: Sequence[str], se
     """A line per preset and policy."""
     for name, scenario in presets:
         for policy in policies:
-            world = Watched(scenario.settings, scenario.workload, policy, seed)
+            watch = Watch(scenario.settings, scenario.workload)
+            world = World(scenario.settings, scenario.workload, policy, seed, tally=watch)
             world.run()
-            world.seen[-1].ended_s = world.now_s - world.seen[-1].started_s
+            watch.seen[-1].ended_s = world.now_s - watch.seen[-1].started_s
             took, best = (
-                fmean(burst.ended_s for burst in world.seen),
-                fmean(best_s(scenario, b) for b in world.seen),
+                fmean(burst.ended_s for burst in watch.seen),
+                fmean(best_s(scenario, b) for b in watch.seen),
             )
             print(
                 f"{name:20} {policy:9} burst {took / 3600:.3f} h, best {best / 3600:.3f} h, {took / best - 1:.1%} above"

@@ -18,7 +18,7 @@ _DEFINITIONS = {
 
 
 def definition(policy: str) -> str:
-    """One sentence without a full stop. Policies not told here say it in their own first line."""
+    """One sentence without a full stop. Policies that are not listed here say it in their own first line."""
     if policy in _DEFINITIONS:
         return _DEFINITIONS[policy]
     lines = (REGISTRY[policy].__doc__ or "").strip().splitlines()

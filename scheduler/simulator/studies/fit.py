@@ -209,8 +209,13 @@ def fit_error(recording: Recording, scenario: Scenario) -> dict[str, Any]:
     finished_s = result.step_rows[num_simulated - 1].finished_s
     end_s = result.hours * HOUR_S if whole else None
     simulated = {"execution_s": result.execution_h * HOUR_S, **_hours(num_simulated, finished_s, end_s)}
-    told = {name: value for name, value in figures["recorded"].items() if value and not _is_brief(name, value, now_s)}
-    return figures | {"simulated": simulated, "error": {name: simulated[name] / told[name] - 1.0 for name in told}}
+    compared = {
+        name: value for name, value in figures["recorded"].items() if value and not _is_brief(name, value, now_s)
+    }
+    return figures | {
+        "simulated": simulated,
+        "error": {name: simulated[name] / compared[name] - 1.0 for name in compared},
+    }
 
 
 def _hours(num_steps: int, stepped_s: float, end_s: float | None) -> dict[str, float]:

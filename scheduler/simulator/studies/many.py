@@ -136,7 +136,7 @@ class DecisionRows:
 
     def __call__(self, snapshot: Snapshot, decisions: list[Decision]) -> None:
         self.num_evaluations += 1
-        for place, decision in enumerate(self.recorder.news(decisions, snapshot.taken_at_s)):
+        for place, decision in enumerate(self.recorder.worth_storing(decisions, snapshot.taken_at_s)):
             self.stored.append(
                 {
                     **decision.to_json(),

@@ -7,6 +7,7 @@ name says `_s` of a duration; time that the proxy held calls for scheduling is n
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -186,7 +187,7 @@ def _execution(row: dict[str, Any]) -> PastExecution:
     )
 
 
-def _pauses(events: list[Any], now_s: float) -> tuple[tuple[float, float], ...]:
+def _pauses(events: Iterable[tuple[str, float]], now_s: float) -> tuple[tuple[float, float], ...]:
     found: list[tuple[float, float]] = []
     since: float | None = None
     for kind, at in events:

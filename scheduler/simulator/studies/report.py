@@ -46,8 +46,8 @@ class JsonReport:
     def point(self, summary: Summary) -> None:
         for row in run_rows(summary, self.gpus_per_cell):
             self.write(json.dumps(row))
-        told = dict.fromkeys((REFERENCE, *self.study.policies))
-        definitions = {policy: definition(policy) for policy in told}
+        shown = dict.fromkeys((REFERENCE, *self.study.policies))
+        definitions = {policy: definition(policy) for policy in shown}
         self.write(json.dumps(summary.to_json(self.preset) | {"definitions": definitions}))
 
     def close(self) -> None:

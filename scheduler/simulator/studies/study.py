@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from scheduler.core.policies import REGISTRY
-from scheduler.simulator.scenarios import POLICIES, BadScenario, Scenario
+from scheduler.simulator.scenarios import POLICIES, BadScenario, Scenario, check_policy
 
 REFERENCE = "elastic"
 #: Tries every split of the cells and takes the fastest.
@@ -60,9 +60,8 @@ class Study:
         keep_decisions: bool = False,
     ) -> Study:
         """Points are the cross product of `sweep`'s values. Raises BadScenario, also for a point that cannot be."""
-        unknown = [policy for policy in policies if policy not in POLICIES]
-        if unknown:
-            raise BadScenario(f"policy {unknown[0]!r} is unknown; known: {', '.join(POLICIES)}")
+        for policy in policies:
+            check_policy(policy)
         if not policies:
             raise BadScenario(f"no policy was named; known: {', '.join(POLICIES)}")
         axes = dict(sweep or {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from rich.box import SIMPLE_HEAD
@@ -63,8 +63,8 @@ def print_summary(console: Console, summary: Summary, *, gpus_per_cell: int = 0)
     """The table of one point."""
     point = summary.point
     if point.changes:
-        told = ", ".join(f"{name} = {value:g}" for name, value in point.changes.items())
-        console.print(Text(f"\n{told}", style="bold"))
+        changes = ", ".join(f"{name} = {value:g}" for name, value in point.changes.items())
+        console.print(Text(f"\n{changes}", style="bold"))
     if any(policy.results for policy in summary.policies):
         console.print(_table(summary, gpus_per_cell, wide=console.width >= WIDTH_OF_TABLE))
     for policy in summary.policies:
@@ -82,10 +82,9 @@ def _table(summary: Summary, gpus_per_cell: int, *, wide: bool) -> Table:
     paid = f"GPU-{unit}" if gpus_per_cell else f"cell-{unit}"
     shares = ("rollout", "full", "training", "busy")
     names = (took, f"{unit}/step", "ratio", paid, "E(d)", *shares, "moves", "bound", "over")
-    rows = [_row(policy, gpus_per_cell or 1, 60.0 if short else 1.0) for policy in shown]
-    head: tuple[str, ...] = ("policy", *names)
-    if not wide:
-        head, *rows = zip(head, *rows, strict=True)  # type: ignore[assignment]
+    lines: list[Sequence[str]] = [("policy", *names)]
+    lines += [_row(policy, gpus_per_cell or 1, 60.0 if short else 1.0) for policy in shown]
+    head, *rows = lines if wide else zip(*lines, strict=True)
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     for place, name in enumerate(head):
         table.add_column(name, justify="right" if place else "left", no_wrap=not place, overflow="fold")

@@ -20,7 +20,7 @@ from scheduler.simulator.whatif.answer import (
     best_of,
     recommendation,
 )
-from scheduler.simulator.whatif.question import SPANS, Question, told
+from scheduler.simulator.whatif.question import SPANS, Question, describe
 
 #: A worker that takes longer than this to begin or to renew its lease is worth a word.
 LATE_S = 10.0
@@ -57,7 +57,7 @@ class Shown:
     @property
     def asked(self) -> str:
         """ "rho_min = 0.3, 0.5, 0.8; K = 6"."""
-        parts = [[told({name: value}) for value in values] for name, values in self.question.values.items()]
+        parts = [[describe({name: value}) for value in values] for name, values in self.question.values.items()]
         return "; ".join(", ".join([found[0], *(one.partition(" = ")[2] for one in found[1:])]) for found in parts)
 
     @property

@@ -12,7 +12,7 @@ from math import exp, log, sqrt
 from statistics import fmean, stdev
 from typing import Any
 
-from scheduler.simulator.whatif.question import told, why_not_live
+from scheduler.simulator.whatif.question import describe, why_not_live
 
 #: Two-sided 95% quantiles of Student's t by degrees of freedom.
 _T95 = (
@@ -107,7 +107,7 @@ def _answer(
     changes = point["changes"]
     stuck = next((result["error"] for result in done.values() if "error" in result), "")
     common: dict[str, Any] = {
-        "number": point["number"], "changes": changes, "label": told(changes), "num_done": len(done),
+        "number": point["number"], "changes": changes, "label": describe(changes), "num_done": len(done),
         "why_not_live": why_not_live(changes),
     }  # fmt: skip
     rows = list(done.values())

@@ -1,4 +1,4 @@
-"""What the answer to a what-if rests on, as values: the run's fit, and the picture of where it stands."""
+"""What the answer to a what-if rests on, as values: the run's fit, and a snapshot of where it stands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scheduler.core.jsonform import from_json, to_json
 from scheduler.core.settings import Settings
 from scheduler.core.snapshot import Snapshot
 from scheduler.simulator.core import Workload
-from scheduler.simulator.core.resume import Counted
+from scheduler.simulator.core.tally import Counted
 
 
 @dataclass(frozen=True, slots=True)

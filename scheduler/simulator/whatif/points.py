@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from scheduler.core import bursts
 from scheduler.core.snapshot import Snapshot
 from scheduler.simulator.core import Result, Stuck, World
-from scheduler.simulator.core.resume import EVALUATING, FINISHED, RUNNING, GroupThen, Moment, Resumed, Underway
+from scheduler.simulator.core.resume import EVALUATING, FINISHED, RUNNING, GroupThen, Moment, Underway, resume
 from scheduler.simulator.core.workload import HOUR_S, Draw
 from scheduler.simulator.scenarios import Scenario
 from scheduler.simulator.whatif.inputs import Inputs, LiveGroup, One
@@ -81,18 +81,21 @@ def target_version(inputs: Inputs, question: Question) -> int | None:
     reached = []
     for seed in range(1, question.seeds + 1):
         world = _world(inputs, question, {}, seed)
-        limit_s = world.now_s + question.hours * HOUR_S
-        world.run(until=_until(lambda w, limit_s=limit_s: w.now_s >= limit_s))  # type: ignore[misc]
+        world.run(until=_until(_past(world.now_s + question.hours * HOUR_S)))
         reached.append(world.version)
     start = inputs.snapshot.version if inputs.snapshot is not None else 0
     found = max(start + 1, median_high(reached))
     return None if found >= inputs.settings.steps else found
 
 
+def _past(limit_s: float) -> Callable[[World], bool]:
+    return lambda world: world.now_s >= limit_s
+
+
 def _until(enough: Callable[[World], bool]) -> Callable[[World], bool]:
     def until(world: World) -> bool:
-        if world.num_events > MAX_EVENTS:
-            raise Stuck(f"no end after {MAX_EVENTS:,} events, at {world.now_s / HOUR_S:.1f} h")
+        if world.agenda.num_events > MAX_EVENTS:
+            raise Stuck(f"no end after {MAX_EVENTS:,} events")
         return enough(world)
 
     return until
@@ -114,7 +117,7 @@ def _world(inputs: Inputs, question: Question, changes: Mapping[str, Any], seed:
         return World(settings, workload, policy, seed, recorded=recorded)
     moment = _moment(inputs, inputs.snapshot, lifetimes, random)
     overrides = tuple(o for o in inputs.snapshot.overrides if o.cell_index is None or o.cell_index < settings.cells)
-    return Resumed(moment, settings, workload, policy, seed, recorded=recorded, overrides=overrides)
+    return resume(moment, settings, workload, policy, seed, recorded=recorded, overrides=overrides)
 
 
 def drawn_near(pool: Sequence[T], count: int, burst: int, random: Random) -> list[T]:

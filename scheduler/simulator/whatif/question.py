@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scheduler.core.policies import REGISTRY
+from scheduler.core.policies import REGISTRY, policy_of
 from scheduler.core.settings import CHANGEABLE, Settings
 from scheduler.simulator.core import Workload
 from scheduler.simulator.scenarios import BadScenario, Scenario
@@ -157,7 +157,7 @@ def _check(question: Question, settings: Settings) -> None:
                 scenario_of(scenario, changes, question.present)
             except BadScenario as error:
                 named = [name for name in changes if name in str(error)]
-                problems.setdefault(named[0] if named else next(iter(changes)), f"{told(changes)}: {error}")
+                problems.setdefault(named[0] if named else next(iter(changes)), f"{describe(changes)}: {error}")
     if problems:
         raise BadQuestion(problems)
 
@@ -168,8 +168,10 @@ def scenario_of(scenario: Scenario, changes: Mapping[str, Any], present: Mapping
     A cell of size s holds s times the executions and trains s times as fast, and there are 1/s as many.
     """
     policy = changes.get("policy_kind", present["policy_kind"])
-    if policy not in REGISTRY:
-        raise BadScenario(f"policy_kind {policy!r} is unknown; known: {', '.join(REGISTRY)}")
+    try:
+        policy_of(policy)
+    except KeyError as error:
+        raise BadScenario(error.args[0]) from None
     plain = {name: value for name, value in changes.items() if name not in ("cell_size", "policy_kind")}
     size = changes.get("cell_size", 1.0)
     if size != 1.0:
@@ -190,7 +192,7 @@ def scenario_of(scenario: Scenario, changes: Mapping[str, Any], present: Mapping
     return changed
 
 
-def told(changes: Mapping[str, Any]) -> str:
+def describe(changes: Mapping[str, Any]) -> str:
     """ "K = 6, rho_min = 0.3"; of no changes "the present settings"."""
     if not changes:
         return "the present settings"

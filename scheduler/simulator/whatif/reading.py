@@ -9,14 +9,15 @@ from typing import Any
 
 from django.db import connection
 
-from agents.actions.errors import NotFound, Refused
+from agents.actions.errors import NotFound
 from agents.models import Run
 from scheduler.core import snapshot as facts
-from scheduler.core.overrides import DRAIN, SETTING, Orders
+from scheduler.core.overrides import SETTING, Orders
 from scheduler.core.settings import Settings
 from scheduler.core.supply import NUM_GROUPS, NUM_INTERVALS
-from scheduler.observe import observe
-from scheduler.simulator.core.resume import EVALUATING, FINISHED, RUNNING, WAITING, Counted
+from scheduler.observe import Observation, observe
+from scheduler.simulator.core.resume import EVALUATING, FINISHED, RUNNING, WAITING
+from scheduler.simulator.core.tally import Counted
 from scheduler.simulator.scenarios import Scenario
 from scheduler.simulator.studies.fit import fit, missing
 from scheduler.simulator.studies.recorded import Recording, counts, read
@@ -63,12 +64,11 @@ def present(run: Run) -> Present:
 
 def read_inputs(run: Run, question: Question) -> tuple[Inputs, dict[str, Any]]:
     """The inputs, and the fit's figures. Raises TooLittle, NotFound, BadScenario."""
-    for _ in range(MAX_READS):
-        recording, observation = read(run.pk), observe(run.pk)
-        if recording is None or observation is None:
-            raise NotFound(f"run {run.pk} does not exist")
+    recording, observation = _read_both(run)
+    for _ in range(MAX_READS - 1):
         if recording.event_seq == observation.event_seq:
             break
+        recording, observation = _read_both(run)
     scenario = fit(recording)
     settings = _as_asked(scenario, question)
     inputs = Inputs(
@@ -81,6 +81,14 @@ def read_inputs(run: Run, question: Question) -> tuple[Inputs, dict[str, Any]]:
     if question.span != "whole":
         inputs = _with_picture(run, recording, inputs, observation.snapshot)
     return inputs, dict(scenario.fit)
+
+
+def _read_both(run: Run) -> tuple[Recording, Observation]:
+    """Raises NotFound."""
+    recording, observation = read(run.pk), observe(run.pk)
+    if recording is None or observation is None:
+        raise NotFound(f"run {run.pk} does not exist")
+    return recording, observation
 
 
 def _in_force(snapshot: facts.Snapshot) -> Settings:
@@ -198,15 +206,7 @@ def _one(row: Mapping[str, Any], verification_s: float, load: LoadEffect) -> One
 def _on_the_runs_clock(
     seen: facts.Snapshot, zero_s: float, groups: tuple[LiveGroup, ...], numbers: Mapping[int, int]
 ) -> facts.Snapshot:
-    """Seconds since the run's start; groups by number; bursts and counters as the groups say, which were read last.
-
-    Raises Refused where cells are drained: simulated ones cannot be.
-    """
-    drained = {order.cell_index for order in seen.overrides if order.kind == DRAIN}
-    drained |= {cell.index for cell in seen.cells if cell.desired_role == facts.STOPPED}
-    if drained:
-        names = ", ".join(f"cell {index}" for index in sorted(index for index in drained if index is not None))
-        raise Refused(f"{names} is drained, which cannot be simulated: let it start again, then ask again")
+    """Seconds since the run's start; groups by number; bursts and counters as the groups say, which were read last."""
 
     def since(at_s: float | None) -> float | None:
         return None if at_s is None else max(0.0, at_s - zero_s)

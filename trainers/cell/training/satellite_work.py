@@ -2,7 +2,7 @@
 
 import logging
 import time
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import torch
 
@@ -129,16 +129,16 @@ class Satellite(GradientWork):
             core = cell_row.core_row(self.connection, cell.run_id)
         return False
 
-    def _wait_for_answer(self, hand_in_id: object, core_epoch: int) -> bool:
+    def _wait_for_answer(self, hand_in_id: UUID, core_epoch: int) -> bool:
         while True:
-            state, error = ledger.hand_in_state(self.connection, hand_in_id)  # type: ignore[arg-type]
+            state, error = ledger.hand_in_state(self.connection, hand_in_id)
             if state != "offered":
                 if error:
                     log.warning("hand-in %s: %s", state, error)
                 return state == "counted"
             core = cell_row.core_row(self.connection, self.settings.cell.run_id)
             gone = core is None or not core.alive or core.epoch != core_epoch
-            if gone and ledger.withdraw(self.connection, hand_in_id):  # type: ignore[arg-type]
+            if gone and ledger.withdraw(self.connection, hand_in_id):
                 return False
             time.sleep(POLL_S)
 

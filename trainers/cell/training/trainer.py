@@ -65,13 +65,13 @@ class _MicroStep:
 
 def init_process(
     layout: model.Layout,
-    store: dist.Store | None = None,  # type: ignore[name-defined]
+    store: dist.Store | None = None,  # type: ignore[name-defined]  # torch has it where it is built with distributed
     rank: int = 0,
     world_size: int = 1,
 ) -> None:
     """Set up torch.distributed and Megatron's groups in this process; once."""
     device.install()
-    store = store or dist.HashStore()  # type: ignore[attr-defined]
+    store = store or dist.HashStore()  # type: ignore[attr-defined]  # as above
     dist.init_process_group(device.BACKEND, store=store, rank=rank, world_size=world_size)
     with device.scope():
         parallel_state.initialize_model_parallel(layout.tensor_parallel, layout.pipeline_parallel)

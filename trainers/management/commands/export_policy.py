@@ -8,8 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from agents import facade
-from agents.models import Run
+from agents.management.runs import add_run, named_run
 from trainers.policy.export import NothingToExport, export_policy
 
 
@@ -17,7 +16,7 @@ class Command(BaseCommand):
     help = "Write the policy of a run (newest checkpoint, or --version) as a Hugging Face folder."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("run", type=int, help="number of the run")
+        add_run(parser)
         parser.add_argument("--version", type=int, default=None, dest="weight_version", help="weight version; 0: first")
         parser.add_argument("--out", type=Path, required=True, help="folder to write")
 
@@ -26,10 +25,7 @@ class Command(BaseCommand):
         return super().create_parser(prog_name, subcommand, conflict_handler="resolve", **kwargs)
 
     def handle(self, *, run: int, weight_version: int | None, out: Path, **options: Any) -> None:
-        try:
-            found = facade.run(run)
-        except Run.DoesNotExist as error:
-            raise CommandError(f"there is no run {run}") from error
+        found = named_run(run)
         if out.exists() and not out.is_dir():
             raise CommandError(f"{out} is a file; name a folder")
         try:

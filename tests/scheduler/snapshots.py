@@ -55,7 +55,7 @@ def burst(num_ready: int = 0, num_unfinished: int = 0, num_admitted: int = 0, **
     return replace(made, **changes)
 
 
-def picture(waterlevel: int = 0, *bursts: Burst, **changes: Any) -> Snapshot:
+def snapshot_with(waterlevel: int = 0, *bursts: Burst, **changes: Any) -> Snapshot:
     """W executions are owed and all of them run; version 0 is evaluated already."""
     made = Snapshot(
         taken_at_s=NOW_S,
