@@ -14,7 +14,7 @@ from .errors import Trouble
 from .session import ID, REASON, RUN, Session, connected
 from .text import duration, figure, share
 
-STATES = ("live", "queued", "starting", "running", "paused", "stopping", "stopped", "finished", "failed")
+STATES = ("live", "queued", "starting", "running", "paused", "stopping", "stopped", "finished")
 
 
 def assignment(text: str) -> tuple[str, Any]:

@@ -16,7 +16,7 @@ from .progress import Bar
 from .session import RUN, Duration, Session, connected
 from .text import figure
 
-ENDED = ("finished", "failed", "stopped")
+ENDED = ("finished", "stopped")
 #: One long poll, and the least time between two readings of a busy run.
 WAIT_S = 30
 REST_S = 2.0
@@ -52,7 +52,7 @@ def watch(session: Session, run_id: int) -> None:
         run = follow(session, run_id, show)
     why = f": {run['state_reason']}" if run["state_reason"] else ""
     if run["state"] != "finished":
-        raise Trouble(ExitCode.RUN_FAILED, f"run {run_id} is {run['state']}{why}")
+        raise Trouble(ExitCode.RUN_STOPPED, f"run {run_id} is {run['state']}{why}")
     session.say(f"Run {run_id} is finished.")
 
 
@@ -60,19 +60,49 @@ def watch(session: Session, run_id: int) -> None:
 @RUN
 @click.option("--until", type=click.Choice(["finished"]), default="finished", show_default=True)
 @click.option("--timeout", type=Duration(), help="Give up after so long, e.g. 90s, 30m, 2h.")
+@click.option("--max-pause", type=Duration(), help="Give up on a run that has been paused for so long.")
 @limited
 @connected
-def wait(session: Session, run_id: int, until: str, timeout: float | None, **limits: float | None) -> None:
+def wait(
+    session: Session, run_id: int, until: str, timeout: float | None, max_pause: float | None, **limits: float | None
+) -> None:
     """Wait until a run has ended, and hold it against limits; the exit code says how it went."""
     deadline = float("inf") if timeout is None else time.monotonic() + timeout
+    paused = Paused(max_pause)
     with leaving_alone(run_id, "wait"), Bar(session.messages, session.say) as bar:
-        run = follow(
-            session, run_id, lambda run: bar.show(run, session.api.get(f"runs/{run_id}/metrics")), deadline=deadline
-        )
+
+        def show(run: dict[str, Any]) -> None:
+            bar.show(run, session.api.get(f"runs/{run_id}/metrics"))
+            paused.check(run)
+
+        run = follow(session, run_id, show, deadline=deadline)
     if run["state"] not in ENDED:
-        where = f"run {run_id} is {run['state']} at step {run['version']} of {run['steps']}"
-        raise Trouble(ExitCode.TIMED_OUT, f"the time is up: {where}. It goes on; `gyre wait {run_id}` waits again.")
+        raise _time_is_up(run, "the time is up")
     _judge(session, run_id, limits)
+
+
+class Paused:
+    """A paused run waits for a person: a pipeline can have a limit for that of its own."""
+
+    def __init__(self, longest: float | None) -> None:
+        self._longest = longest
+        self._since: float | None = None
+
+    def check(self, run: dict[str, Any]) -> None:
+        """Raises Trouble for a run that has been seen paused for too long without a break."""
+        if run["state"] != "paused":
+            self._since = None
+            return
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        if self._longest is not None and now - self._since >= self._longest:
+            raise _time_is_up(run, "it has been paused for too long")
+
+
+def _time_is_up(run: dict[str, Any], why: str) -> Trouble:
+    reason = f" ({run['state_reason']})" if run["state_reason"] else ""
+    where = f"run {run['id']} is {run['state']}{reason} at step {run['version']} of {run['steps']}"
+    return Trouble(ExitCode.TIMED_OUT, f"{why}: {where}. It is left as it is; `gyre wait {run['id']}` waits again.")
 
 
 @click.command()
@@ -110,7 +140,7 @@ def _judge(session: Session, run_id: int, limits: dict[str, float | None]) -> No
     if found["verdict"] == "pending":
         raise Trouble(ExitCode.TIMED_OUT, f"run {run_id} has not ended: {reasons}")
     if found["state"] != "finished":
-        raise Trouble(ExitCode.RUN_FAILED, f"run {run_id} is {found['state']}: {reasons}")
+        raise Trouble(ExitCode.RUN_STOPPED, f"run {run_id} is {found['state']}: {reasons}")
     if found["verdict"] != "passed":
         raise Trouble(ExitCode.GATE_FAILED, f"run {run_id} does not pass: {reasons}")
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
 from django.db import Error as DatabaseError
+from redis.exceptions import RedisError
 
 from agents.models import Run
 
@@ -108,7 +109,7 @@ class _Watch:
                     self._doorbell.set()
             finally:
                 await layer.group_discard(group, channel)
-        except (OSError, RuntimeError) as error:
+        except (RedisError, OSError, RuntimeError) as error:
             log.warning("the doorbell of run %s cannot be heard: %s", self.run_id, error)
 
 

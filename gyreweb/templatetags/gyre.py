@@ -24,6 +24,13 @@ NOTHING: tuple[Any, ...] = (None, "")
 _TICKED = re.compile(r"`([^`]+)`")
 
 
+#: Addresses of the API, and the command that shows the same.
+_COMMANDS = {
+    re.compile(r"/api/v1/runs/(\d+)"): r"gyre show \1",
+    re.compile(r"/api/v1/executions/(\d+)"): r"gyre tree \1",
+}
+
+
 def of_number(show: Callable[..., str]) -> Callable[..., str]:
     """A filter of numbers that shows what is none, or is beyond all formats, as the beginning of its text."""
 
@@ -43,6 +50,12 @@ def shortened(value: Any) -> str:
         return f"{value!s:.24}"
     except ValueError:  # an integer of thousands of digits
         return "–"
+
+
+@register.filter
+def as_gyre(api_path: str) -> str:
+    """The command (docs/cli.md) that shows what the address of the API does; empty where there is none."""
+    return next((found.expand(to) for path, to in _COMMANDS.items() if (found := path.fullmatch(api_path))), "")
 
 
 @register.filter

@@ -107,6 +107,18 @@ async def test_events_are_answered_when_there_is_one_also_without_the_doorbell(
     assert (status, [event["kind"] for event in body["results"]]) == (200, ["run_paused"])
 
 
+async def test_without_a_channel_layer_the_beat_alone_tells_what_happened(
+    committed: Run, secret: str, poll: LongPoll, settings: Any
+) -> None:
+    backend = {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": ["redis://127.0.0.1:1"]}}
+    settings.CHANNEL_LAYERS = {"default": backend}
+    asked = Asked(poll, f"/api/v1/runs/{committed.pk}?wait=60", secret)
+    await asked.waits()
+    await database_sync_to_async(_end)(committed)
+    status, body = await asked.answer()
+    assert (status, body["state"]) == (200, "finished")
+
+
 async def test_when_the_time_is_up_the_answer_is_what_is_so_now(committed: Run, secret: str, poll: LongPoll) -> None:
     path = f"/api/v1/runs/{committed.pk}"
     assert (await Asked(poll, f"{path}?wait=1", secret).answer())[1]["state"] == "running"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import http.server
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +28,9 @@ from gyreweb.webhooks.queueing import queue_new
 from gyreweb.webhooks.sending import PAUSES, send_due
 from gyreweb.webhooks.topics import NAMES, TEST
 from scheduler import wakes
+from tests.api.conftest import SMALL
 from tests.support.demo_run import demo_project, demo_run
+from tests.support.waiting import wait_for
 
 Machine = Callable[..., Any]
 
@@ -163,6 +168,28 @@ def test_the_scheduler_wakes_the_worker_only_where_there_is_a_webhook(
     create_webhook(project=project, user=None, url=receiver.url, topics=[])
     tasks._wake_if_needed()
     assert woken == [f"{tasks.__name__}.deliver"]
+
+
+def test_a_real_worker_sends_when_it_is_woken(database_url: str, receiver: Receiver, tmp_path: Path) -> None:
+    run = demo_run(shape=SMALL)
+    hook = create_webhook(project=run.project, user=None, url=receiver.url, topics=[])
+    _happens(run, events.EventKind.RUN_STOPPED)
+    command = [sys.executable, "-m", "celery", "-A", "gyreweb.celery", "worker", "--pool", "solo", "-Q", "control"]
+    with (tmp_path / "log").open("wb") as log:
+        worker = subprocess.Popen(command, cwd=REPO_ROOT, stdout=log, stderr=log)
+    try:
+
+        def is_told() -> bool:
+            tasks._wake_if_needed()  # a wake before the worker listens is lost with its queue
+            return bool(receiver.seen)
+
+        wait_for(is_told, lambda: (tmp_path / "log").read_text()[-2000:])
+    finally:
+        worker.terminate()
+        worker.wait(30)
+    headers, body = receiver.seen[0]
+    assert Verifier(hook.secret).verify(body, headers)["type"] == "run.stopped"
+    assert len(receiver.seen) == 1
 
 
 def test_webhooks_are_made_tested_listed_and_deleted_over_rest(

@@ -99,12 +99,15 @@ def test_a_finished_run_passes_or_fails_its_gate(
     assert gyre("gate", evaluated.pk, *limits, "--json").json["passed"] is (code == 0)
 
 
-def test_a_run_that_failed_or_goes_on_has_a_code_of_its_own(gyre: Gyre, run: Run) -> None:
+def test_a_run_that_was_stopped_or_goes_on_has_a_code_of_its_own(gyre: Gyre, run: Run) -> None:
     assert gyre("gate", run.pk).code == 5
     late = gyre("wait", run.pk, "--timeout", "1s")
     assert (late.code, late.out) == (5, "")
     assert f"the time is up: run {run.pk} is running" in late.err
-    Run.objects.filter(pk=run.pk).update(state="failed", state_reason="the disk is full")
+    Run.objects.filter(pk=run.pk).update(state="paused", state_reason="the disk is full")
+    paused = gyre("wait", run.pk, "--max-pause", "0s")
+    assert (paused.code, f"run {run.pk} is paused (the disk is full)" in paused.err) == (5, True)
+    Run.objects.filter(pk=run.pk).update(state="stopped", state_reason="the disk is full")
     for command in ("wait", "watch"):
         done = gyre(command, run.pk)
         assert (done.code, "the disk is full" in done.err) == (4, True), command
@@ -242,7 +245,7 @@ def test_what_cannot_be_reached_or_is_not_allowed_has_a_code_of_its_own(
 
 def test_text_that_a_terminal_would_obey_is_not_passed_on(gyre: Gyre, run: Run) -> None:
     evil = "\x1b]0;owned\x07\x1b[31mred\u202egnp.exe\x9b2J\rgone"
-    Run.objects.filter(pk=run.pk).update(state="failed", state_reason=evil, name=evil[:120])
+    Run.objects.filter(pk=run.pk).update(state="stopped", state_reason=evil, name=evil[:120])
     for command in (("list",), ("show", run.pk), ("watch", run.pk), ("gate", run.pk), ("compare", run.pk, run.pk),
                     ("show", run.pk, "--json")):  # fmt: skip
         done = gyre(*command)

@@ -18,6 +18,7 @@ from gyreweb.client.codes import MEANINGS, ExitCode
 from gyreweb.client.session import Duration
 from gyreweb.client.text import CONTROL, clean, duration, spans
 from gyreweb.env import REPO_ROOT
+from gyreweb.templatetags.gyre import as_gyre
 
 FOLDER = REPO_ROOT / "gyreweb" / "client"
 PAGE = (REPO_ROOT / "docs" / "cli.md").read_text()
@@ -61,6 +62,20 @@ def test_the_workflows_are_yaml_and_their_commands_exist() -> None:
         for name, arguments in re.findall(r"\bgyre ([a-z]+)((?: [^;|&>\\]+)?)", text):
             known = {option for param in commands[name].params for option in param.opts}
             assert set(re.findall(r"(?<=\s)--[a-z-]+", arguments)) <= known, name
+
+
+@pytest.mark.parametrize(
+    ("address", "command"),
+    [
+        ("/api/v1/runs/7", "gyre show 7"),
+        ("/api/v1/executions/12", "gyre tree 12"),
+        ("/api/v1/runs/7/report", ""),
+        ("/api/v1/runs/7\n", ""),
+    ],
+)
+def test_pages_offer_commands_that_exist(address: str, command: str) -> None:
+    assert as_gyre(address) == command
+    assert not command or command.split()[1] in dict(_commands(gyre))
 
 
 def test_no_text_brings_what_a_terminal_obeys() -> None:

@@ -111,7 +111,7 @@ class RunItem(APIView):
         operation_id="runs_get",
         parameters=[
             WAIT,
-            OpenApiParameter("until", str, enum=["finished"], description="With `wait`: finished, failed or stopped."),
+            OpenApiParameter("until", str, enum=["finished"], description="With `wait`: finished or stopped."),
         ],
         responses={200: serializers.RunDetail, **PROBLEMS},
     )
