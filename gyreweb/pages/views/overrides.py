@@ -87,6 +87,7 @@ def preview(request: HttpRequest, run_id: int) -> HttpResponse:
     context: dict[str, Any] = {}
     try:
         if problems:
+            context["is_incomplete"] = not (form.cell or form.number)
             raise Refused(" ".join(problems.values()))
         context["difference"] = difference(preview_override(facts.run, **form.order()))
     except Refused as error:
