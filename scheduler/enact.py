@@ -109,12 +109,14 @@ def _launch_evaluation(work: Work, decision: Decision) -> None:
 
 #: The oldest dispatched executions may start: a worker takes them by lease.
 _QUEUE = """
-UPDATE agents_execution SET state = 'queued', queued_at = now() WHERE id IN (
+WITH oldest AS MATERIALIZED (  -- once: a join may read a subquery again for each row, and each time pick others
     SELECT e.id FROM agents_execution e JOIN agents_group g ON g.id = e.group_id
     WHERE e.run_id = %(run)s AND e.state = 'dispatched' AND g.kind = %(kind)s
         AND g.evaluation IS NOT DISTINCT FROM %(evaluation)s
         AND EXISTS (SELECT 1 FROM agents_run r WHERE r.id = %(run)s AND r.state = 'running')
-    ORDER BY g.number, e.index LIMIT %(count)s FOR NO KEY UPDATE OF e SKIP LOCKED)
+    ORDER BY g.number, e.index LIMIT %(count)s FOR NO KEY UPDATE OF e SKIP LOCKED
+)
+UPDATE agents_execution SET state = 'queued', queued_at = now() WHERE id IN (SELECT id FROM oldest)
 """
 
 

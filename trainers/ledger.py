@@ -141,15 +141,15 @@ def claim(connection: Connection, cell: CellEpoch, batch: OpenBatch, limit: int)
     hold_epoch(connection, cell)
     rows = connection.execute(
         f"""
-        UPDATE trainers_microstep t SET cell_index = %(cell_index)s, epoch = %(epoch)s, claimed_at = now()
-        FROM (
+        WITH picked AS MATERIALIZED (  -- once: a join may read a subquery again for each row, and each time pick others
             SELECT m.id FROM trainers_microstep m
             JOIN trainers_batch b ON b.id = m.batch_id AND b.state IN ('open', 'sealed')
             WHERE m.batch_id = %(batch_id)s AND m.hand_in_id IS NULL
               AND (m.cell_index IS NULL OR NOT {_CLAIM_IS_LIVE})
             ORDER BY m.number LIMIT %(limit)s FOR NO KEY UPDATE OF m SKIP LOCKED
-        ) picked
-        WHERE t.id = picked.id
+        )
+        UPDATE trainers_microstep t SET cell_index = %(cell_index)s, epoch = %(epoch)s, claimed_at = now()
+        FROM picked WHERE t.id = picked.id
         RETURNING t.id, t.number, t.payload
         """,
         {

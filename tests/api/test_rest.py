@@ -243,10 +243,27 @@ def test_overrides_are_set_listed_and_released(machine: Machine, run: Run) -> No
     made = _post(client, path, {"kind": "setting", "value": {"name": "rho_min", "value": 0.5}, "reason": "try"})
     assert made.status_code == 201
     assert [row["id"] for row in client.get(path).json()["results"]] == [made.json()["id"]]
+    mine = f"{path}/{made.json()['id']}"
+    longer = client.patch(mine, {"expires_in_s": 86_400, "row_version": 1}, content_type="application/json")
+    assert (longer.status_code, longer.json()["row_version"]) == (200, 2)
+    assert longer.json()["expires_at"] > made.json()["expires_at"]
+    stale = client.patch(mine, {"expires_in_s": 60, "row_version": 1}, content_type="application/json")
+    assert (stale.status_code, "changed by somebody else" in stale.json()["detail"]) == (409, True)
     assert client.delete(f"{path}/{made.json()['id']}").json()["released_at"]
     assert client.get(path).json()["results"] == []
     assert client.delete(f"{path}/{made.json()['id']}").status_code == 409
     assert client.delete(f"{path}/424242").status_code == 404
+
+
+def test_a_preview_of_an_override_says_what_would_be_decided_and_sets_nothing(machine: Machine, run: Run) -> None:
+    client, path = machine("read"), f"/api/v1/runs/{run.pk}/overrides"
+    found = _post(client, f"{path}/preview", {"kind": "drain", "cell_index": 1})
+    assert found.status_code == 200
+    without, with_it = ([d["kind"] for d in found.json()[name]] for name in ("without", "with_it"))
+    assert "drain_cell" not in without
+    assert "drain_cell" in with_it
+    assert client.get(path).json()["results"] == []
+    assert _post(client, f"{path}/preview", {"kind": "drain"}).status_code == 409
 
 
 @pytest.mark.parametrize(

@@ -42,15 +42,15 @@ def run(database_url: str) -> Run:
     return demo_run(shape=SMALL)
 
 
-@pytest.fixture
-def site(database_url: str) -> Iterator[str]:
-    """Address of a web process that serves the test database."""
+@pytest.fixture(scope="module")
+def site(django_db_setup: None) -> Iterator[str]:
+    """Address of a web process that serves the test database; it outlives the rows of a test."""
     with web_process() as process:
         yield process.address
 
 
 @pytest.fixture
-def page(chromium: Browser, site: str) -> Iterator[Page]:
+def page(chromium: Browser, site: str, database_url: str) -> Iterator[Page]:
     """A signed-in tab. A console error, a page error or a refused policy fails the test."""
     get_user_model().objects.create_superuser("root", "root@example.org", "secret")
     context = chromium.new_context(viewport={"width": 1440, "height": 900}, base_url=site)

@@ -63,6 +63,20 @@ def open_batch(run: Run, connection: Connection, num_micro_steps: int) -> ledger
     return batch
 
 
+def test_a_claim_is_no_larger_than_its_limit_whatever_plan_is_chosen(run: Run, connection: Connection) -> None:
+    """The statistics of a table that was just emptied let Postgres go through all rows, and pick anew for each."""
+    emptied = Batch.objects.create(run=run, number=2, burst=1, version=0, state="stepped")
+    MicroStep.objects.bulk_create(
+        MicroStep(batch=emptied, number=number, num_tokens=1, num_targets=1, num_trajectories=1, payload=b"payload")
+        for number in range(300)
+    )
+    MicroStep.objects.all().delete()
+    connection.execute("ANALYZE trainers_microstep")
+    batch = open_batch(run, connection, 4)
+    assert [claim.number for claim in ledger.claim(connection, who(run, 0), batch, 1)] == [0]
+    assert [claim.number for claim in ledger.claim(connection, who(run, 1), batch, 2)] == [1, 2]
+
+
 def seal(batch: ledger.OpenBatch) -> None:
     Batch.objects.filter(pk=batch.id).update(state="sealed", num_votes=4)
 

@@ -40,7 +40,7 @@ def test_a_silent_engine_is_left_told_to_abort_and_the_call_goes_on_with_its_tok
     stage: Backstage, after: int
 ) -> None:
     stage.stop_proxy()
-    stage.start_proxy(first_token_s=0.7, idle_s=0.7)
+    stage.start_proxy(first_token_s=2, idle_s=2)
     run = stage.run()
     ids = sampled(LONG)
     first = stage.engine(run, Turn(ids, fault=Fault.HANG, fault_after=after))
