@@ -23,6 +23,7 @@ class EventKind(StrEnum):
     RUN_STARTED = "run_started"
     RUN_PAUSED = "run_paused"
     RUN_RESUMED = "run_resumed"
+    RUN_CONTINUED = "run_continued"  # its cells are up again after a resume
     RUN_FINISHED = "run_finished"
     RUN_STOPPED = "run_stopped"
     GROUP_DISPATCHED = "group_dispatched"

@@ -118,8 +118,9 @@ class Lifecycle:
             changes = {"state": State.RUNNING, "state_reason": ""}
             if first:
                 changes["started_at"] = timezone.now()
-            if Run.objects.filter(pk=run.pk, state=State.STARTING).update(**changes) == 1 and first:
-                events.record(run.pk, EventKind.RUN_STARTED, {"cells": run.config["cells"]})
+            if Run.objects.filter(pk=run.pk, state=State.STARTING).update(**changes) == 1:
+                kind = EventKind.RUN_STARTED if first else EventKind.RUN_CONTINUED
+                events.record(run.pk, kind, {"cells": run.config["cells"]})
 
     def _trouble(self, down: list[Cell], for_s: float) -> str:
         """Why the run cannot go on for want of a cell; empty while a lost one may still come back."""

@@ -161,6 +161,18 @@ def gyre_home() -> Path:
     return Path(os.environ["GYRE_HOME"])
 
 
+@pytest.fixture(scope="module", autouse=True)
+def same_environment() -> Iterator[None]:
+    """What names the servers is after each file what it was before: what outlives a file must not change it."""
+    before = _named_servers()
+    yield
+    assert _named_servers() == before
+
+
+def _named_servers() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(("GYRE_", "DATABASE_", "REDIS_"))}
+
+
 @pytest.fixture(scope="module")
 def one_torch_thread() -> Iterator[None]:
     """For tensors so small that threads wait for each other longer than they work."""

@@ -1,6 +1,6 @@
 """How `pytest -n` deals tests out to processes that work side by side: file by file, what takes long first.
 
-Files that share what takes long to start, such as the cells of a session, stay together in one process.
+Files that share what takes long to start, such as a Gyre of their own, stay together in one process.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-#: Folders whose files share something that lives for the whole session.
+#: Folders whose files share something that lives until the last of them is done.
 TOGETHER = ("tests/runs/", "tests/integration/")
 #: Tiers with the longest files first, so that no process is left alone with one at the end.
 ORDER = ("cells", "platform", "faults", "browser", "sandbox", "database", "simulation", "core")

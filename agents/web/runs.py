@@ -162,6 +162,30 @@ def waterlevel_series(run: Run, since: datetime, until: datetime, max_points: in
     return points
 
 
+_RECENT_WATER_SQL = """
+SELECT EXTRACT(EPOCH FROM at), SUM(step) FROM (
+    SELECT g.created_at AS at, 1 AS step FROM agents_execution e JOIN agents_group g ON g.id = e.group_id
+    WHERE e.run_id = %(run)s AND g.kind = 'training' AND g.created_at > %(since)s
+  UNION ALL
+    SELECT e.finished_at, -1 FROM agents_execution e JOIN agents_group g ON g.id = e.group_id
+    WHERE e.run_id = %(run)s AND g.kind = 'training' AND e.finished_at > %(since)s
+) moved GROUP BY at ORDER BY at
+"""
+
+
+def recent_waterlevel(run: Run, since: datetime) -> list[tuple[float, int]]:
+    """Every change of W after `since`, and the level then: (epoch seconds, executions), up to the level of the row."""
+    with connection.cursor() as cursor:
+        cursor.execute(_RECENT_WATER_SQL, {"run": run.pk, "since": since})
+        changes = [(float(at), int(step)) for at, step in cursor.fetchall()]
+    level = run.waterlevel - sum(step for _, step in changes)
+    points = [(since.timestamp(), level)]
+    for at, step in changes:
+        level += step
+        points.append((at, level))
+    return points
+
+
 def events_after(run: Run, seq: int, limit: int) -> list[RunEvent]:
     return list(RunEvent.objects.filter(run=run, seq__gt=seq).order_by("seq")[:limit])
 

@@ -50,6 +50,7 @@ def updates_after(viewer: Viewer, run_id: int, seq: int, page: str, since: datet
         "seq": events[-1].seq,
         "fragments": {f.name: fragments.render(f, facts) for f in fragments.changed_by(kinds, page)},
         "state_changed": bool(kinds & fragments.STATE_EVENTS),
+        "ended": run.finished_at is not None,
         "num_new": sum(event.kind in COUNTED_EVENTS.get(page, ()) for event in events),
     }
     if page == "run":

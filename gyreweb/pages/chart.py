@@ -81,8 +81,8 @@ def live_points(facts: RunFacts, since: datetime) -> dict[str, Any]:
     return {
         "until": (run.finished_at or facts.now).timestamp(),
         "live": run.finished_at is None,
-        "water": [[(run.finished_at or facts.now).timestamp(), run.waterlevel]],
-        "lanes": lane_rows(facts, cell_queries.lanes(run, facts.cells, since, facts.now)),
+        "water": run_queries.recent_waterlevel(run, since),
+        "lanes": lane_rows(facts, cell_queries.lanes(run, facts.cells, since, facts.now, keep_last=True)),
         "steps": [step for step in batch_queries.steps_of(run) if step[0] >= since.timestamp()],
         "evaluations": evaluation_points(facts),
         "decisions": [decision_point(sentence) for sentence in reversed(sentences)],

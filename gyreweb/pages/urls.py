@@ -22,6 +22,7 @@ urlpatterns = [
     path("logout/", LogoutView.as_view(), name="logout"),
     path("theme/", sign_in.set_theme, name="theme"),
     path("", runs.runs, name="runs"),
+    path("runs/live/", runs.num_live, name="num_live"),
     path("runs/new/", launch.new_run, name="new_run"),
     path("runs/new/check/", launch.check, name="check_new_run"),
     path("runs/new/preset/", launch.presets, name="preset_fields"),

@@ -47,20 +47,27 @@ def role_changes(run: Run, limit: int = 100, cell_index: int | None = None) -> l
     return list(rows[:limit])
 
 
-def lanes(run: Run, cells: list[Cell], since: datetime, until: datetime) -> dict[int, list[Span]]:
-    """Role spans per cell index that touch [since, until]. One query, whatever the number of cells."""
+def lanes(
+    run: Run, cells: list[Cell], since: datetime, until: datetime, *, keep_last: bool = False
+) -> dict[int, list[Span]]:
+    """Role spans per cell index that touch [since, until]. One query, whatever the number of cells.
+
+    `keep_last`: also the last one of a cell that has left before, so that who drew it as open learns of its end.
+    """
     changes: dict[int, list[RoleChange]] = defaultdict(list)
     rows = RoleChange.objects.filter(cell__run=run, started_at__lte=until).order_by("started_at", "id")
     for change in rows:
         changes[change.cell_id].append(change)
-    return {
-        cell.index: [
+    found = {}
+    for cell in cells:
+        spans = lane(cell, changes[cell.pk], run.started_at or run.created_at, run.finished_at)
+        touching = [
             span
-            for span in lane(cell, changes[cell.pk], run.started_at or run.created_at, run.finished_at)
+            for span in spans
             if (span.end is None or span.end >= since.timestamp()) and span.start <= until.timestamp()
         ]
-        for cell in cells
-    }
+        found[cell.index] = touching or (spans[-1:] if keep_last else [])
+    return found
 
 
 def lane(cell: Cell, changes: list[RoleChange], started_at: datetime, ended_at: datetime | None) -> list[Span]:

@@ -12,7 +12,7 @@ class Feed {
     this.page = head.dataset.page;
     this.seq = Number(head.dataset.seq);
     this.parts = parts;
-    this.calm = "ended" in head.dataset ? "up to date" : "live";
+    this.calm = calm("ended" in head.dataset);
     this.pill = head.querySelector("[data-live-pill]");
     this.text = head.querySelector("[data-live-text]");
     this.held = null; // updates that wait while the reader holds the page: {fragments, points, reward, num_new}
@@ -54,6 +54,7 @@ class Feed {
 
   update(message) {
     this.seq = message.seq;
+    this.calm = calm(message.ended);
     this.numNew += message.num_new ?? 0;
     if (this.held) this.held = join(this.held, message);
     else this.apply(message);
@@ -86,7 +87,10 @@ class Feed {
   async reload(seq) {
     this.seq = seq;
     const fresh = await this.parts.water?.reload();
-    if (fresh) this.parts.reward?.set(fresh.reward);
+    if (fresh) {
+      this.parts.reward?.set(fresh.reward);
+      this.calm = calm(!fresh.water.live);
+    }
     if (!this.parts.water) this.show("live", "changed: reload");
   }
 
@@ -116,6 +120,9 @@ class Feed {
     this.pill.setAttribute("aria-pressed", String(this.held !== null));
   }
 }
+
+/** What the pill says while nothing is wrong. */
+const calm = (ended) => (ended ? "up to date" : "live");
 
 /** Scrolls so that the element in the middle of the window stays there when something above it changes its height. */
 function keepPlace(change) {

@@ -44,9 +44,15 @@ export function merge(data, added) {
     const old = data.lanes.find((one) => one.index === lane.index)?.spans ?? [];
     const first = lane.spans[0]?.[0];
     const kept = first === undefined ? old : old.filter(([start]) => start < first);
-    return { ...lane, spans: kept.concat(lane.spans) };
+    return { ...lane, spans: kept.map((span) => ended(span, first)).concat(lane.spans) };
   });
   return data;
+}
+
+/** A span that was open ends where the next one begins: its own end was not sent if it lies before the message. */
+function ended(span, next) {
+  const [start, end, role, phases] = span;
+  return end === null && next !== undefined ? [start, next, role, phases] : span;
 }
 
 function unique(rows, key) {

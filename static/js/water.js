@@ -107,11 +107,10 @@ class RunChart {
   drawWater(root, at) {
     const { water, room_per_cell: room, lanes, until } = this.data;
     if (water.length) {
-      const points = water.map(([t, level]) => `${at.x(t).toFixed(1)},${at.y(level).toFixed(1)}`).join(" L");
-      const last = at.x(Math.max(until, water.at(-1)[0])).toFixed(1);
-      const end = at.y(water.at(-1)[1]).toFixed(1);
-      root.append(svg("path", { class: "w-fill", d: `M${at.x(water[0][0])},${at.y(0)} L${points} L${last},${end} L${last},${at.y(0)} Z` }));
-      root.append(svg("path", { class: "w-line", d: `M${points} L${last},${end}` }));
+      // It holds until it changes: a straight line between two points would tell of levels that never were.
+      const line = stairs(water, Math.max(until, water.at(-1)[0]), at, (level) => level);
+      root.append(svg("path", { class: "w-fill", d: `${line}V${at.y(0)}H${Math.max(at.x(water[0][0]), at.left)}Z` }));
+      root.append(svg("path", { class: "w-line", d: line }));
     }
     this.steps = rolloutSteps(lanes, until);
     root.append(svg("path", { class: "w-leave", d: stairs(this.steps, until, at, (count) => Math.max(count - 1, 0) * room) }));

@@ -32,11 +32,11 @@ def test_every_tier_has_its_turn_side_by_side() -> None:
     assert sorted(side_by_side.ORDER) == sorted(tiers.TIERS)
 
 
-def test_files_that_share_a_session_stay_in_one_process_and_others_are_dealt_out_one_by_one() -> None:
+def test_files_that_share_a_fixture_stay_in_one_process_and_others_are_dealt_out_one_by_one() -> None:
     sharing = {
         path.parent.relative_to(REPO_ROOT)
         for path in REPO_ROOT.glob("tests/*/conftest.py")
-        if 'scope="session"' in path.read_text()
+        if 'scope="package"' in path.read_text()
     }
     assert {f"{folder}/" for folder in sharing} == set(side_by_side.TOGETHER)
     assert {side_by_side.unit(f"{folder}/{name}::test[1]") for folder in sharing for name in ("a.py", "b.py")} == {

@@ -1,4 +1,4 @@
-"""One cell host per pytest process: real SGLang engines, Megatron trainers, Mooncake transfers and Postgres."""
+"""One cell host for this folder's tests: real SGLang engines, Megatron trainers, Mooncake transfers and Postgres."""
 
 import os
 import subprocess
@@ -15,14 +15,14 @@ from trainers.launch import wire
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_policy.write(tmp_path_factory.mktemp("policy") / "tiny")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cell_host(gyre_home: Path, django_db_setup: None) -> Iterator[Path]:
-    """The running cell host's home. It is ended, and all its children with it, at the end of the session."""
+    """The running cell host's home. It is ended, and all its children with it, after the last test of this folder."""
     (gyre_home / "logs").mkdir(exist_ok=True)
     cell_log = gyre_home / "logs" / "cellhost.log"
     with cell_log.open("wb") as log:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,10 +17,10 @@ from agents.web.access import ALL_SCOPES, Viewer
 from gyreweb.live import updates
 from gyreweb.pages import fragments
 from gyreweb.pages.facts import RunFacts
-from scheduler.models import Cell, Decision, Override
+from scheduler.models import Decision
 from tests.live.conftest import Listen, until
 from tests.support.demo_run import demo_override
-from trainers.models import Batch
+from tests.support.happening import happen
 
 EVERYONE = Viewer(None, None, ALL_SCOPES)
 
@@ -29,57 +28,6 @@ EVERYONE = Viewer(None, None, ALL_SCOPES)
 def _snapshot(run_id: int, page: str, now: Any) -> dict[str, str]:
     facts = RunFacts(Run.objects.get(pk=run_id), now)
     return {f.name: fragments.render(f, facts) for f in fragments.FRAGMENTS if page in f.pages}
-
-
-def _happen(run: Run, kind: EventKind) -> None:
-    """The change of rows that comes with an event of this kind, as the actions make it."""
-    run = Run.objects.get(pk=run.pk)
-    payload: dict[str, Any] = {}
-    execution = Execution.objects.filter(run=run, state="running").order_by("pk").first()
-    cell = Cell.objects.get(run=run, index=1)
-    if kind in fragments.STATE_EVENTS:
-        run.state = {"run_paused": "paused", "run_finished": "finished"}.get(kind, "starting")
-        run.state_reason = "somebody said why"
-    elif kind == EventKind.GROUP_DISPATCHED:
-        run.dispatched += 3
-    elif kind == EventKind.EXECUTION_FINISHED:
-        Execution.objects.filter(pk=execution.pk).update(
-            state="finished", outcome="complete", reward=1.0, finished_at=timezone.now(), num_false_forks=1
-        )
-        run.finished += 1
-    elif kind in (EventKind.EXECUTION_RETRIED, EventKind.EXECUTION_LAUNCHED):
-        Execution.objects.filter(pk=execution.pk).update(attempt=2, num_calls=77)
-    elif kind in fragments.CELL_EVENTS:
-        roles = {"role_change_started": "switching", "role_change_finished": "training", "cell_lost": "lost"}
-        Cell.objects.filter(pk=cell.pk).update(
-            role=roles.get(kind, "rollout"), error="" if "lost" not in kind else "OOM"
-        )
-    elif kind == EventKind.DECISION_MADE:
-        Decision.objects.create(
-            run=run, number=9000, evaluation_number=1, kind="leave_rollout", cell_index=1, accepted=False,
-            reason_code="capacity", reason="cell 1 stays in rollout: 1 x 6 < W 9",
-        )  # fmt: skip
-    elif kind == EventKind.STEP_COMMITTED:
-        Batch.objects.filter(run=run).update(metrics={"loss": 1.5, "staleness": {"3": 10}})
-        run.version += 1
-    elif kind == EventKind.WEIGHTS_PUBLISHED:
-        Cell.objects.filter(pk=cell.pk).update(weight_version=99)
-    elif kind == EventKind.BATCH_OPENED:
-        Batch.objects.create(run=run, number=900, burst=9, version=run.version)
-    elif kind == EventKind.BATCH_SEALED:
-        Batch.objects.filter(run=run).update(num_votes=55)
-    elif kind == EventKind.EVALUATION_FINISHED:
-        run.evaluations.update(reward_mean=0.987)
-    elif kind == EventKind.OVERRIDE_SET:
-        demo_override(run)
-    elif kind == EventKind.OVERRIDE_EXTENDED:
-        Override.objects.filter(run=run).update(expires_at=timezone.now() + timedelta(hours=9))
-    elif kind == EventKind.OVERRIDE_RELEASED:
-        Override.objects.filter(run=run).update(released_at=timezone.now())
-    elif kind in fragments.ALARM_EVENTS:
-        payload = {"code": "void_groups", "message": "too many void groups"}
-    run.save()
-    events.record(run.pk, kind, payload)
 
 
 @pytest.mark.parametrize("page", sorted(fragments.EVERY_PAGE))
@@ -92,7 +40,7 @@ def test_snapshot_and_events_make_the_new_snapshot_for_every_event_kind(
     for kind in EventKind:
         before = _snapshot(run.pk, page, now)
         seq = Run.objects.get(pk=run.pk).event_seq
-        _happen(run, kind)
+        happen(run, kind)
         after = _snapshot(run.pk, page, now)
         message = updates.updates_after(EVERYONE, run.pk, seq, page, now)
         assert message is not None
@@ -109,8 +57,8 @@ def test_every_event_kind_is_drawn_somewhere_or_is_a_call(run: Run) -> None:
 def test_points_and_the_old_chart_make_the_new_chart(run: Run) -> None:
     now = timezone.now()
     seq = run.event_seq
-    _happen(run, EventKind.ROLE_CHANGE_STARTED)
-    _happen(run, EventKind.GROUP_DISPATCHED)
+    happen(run, EventKind.ROLE_CHANGE_STARTED)
+    happen(run, EventKind.GROUP_DISPATCHED)
     message = updates.updates_after(EVERYONE, run.pk, seq, "run", now)
     assert message is not None
     run.refresh_from_db()
@@ -128,7 +76,7 @@ async def test_a_listener_first_gets_what_it_missed_since_the_page(run: Run, lis
 
 async def test_a_ring_brings_the_change_as_html_and_points(run: Run, listen: Listen) -> None:
     listener = await listen(run.pk, since=run.event_seq)
-    await database_sync_to_async(_happen)(run, EventKind.DECISION_MADE)
+    await database_sync_to_async(happen)(run, EventKind.DECISION_MADE)
     message = await until(listener, "update")
     assert message["seq"] == run.event_seq + 1
     assert "1 × 6 &lt; W 9" in message["fragments"]["decisions"]
@@ -139,7 +87,7 @@ async def test_a_lost_ring_is_made_good_by_the_beat(run: Run, listen: Listen, mo
     listener = await listen(run.pk, since=run.event_seq)
     monkeypatch.setattr(events, "ring", lambda run_id, seq: None)
     quiet = await until(listener, "beat")
-    await database_sync_to_async(_happen)(run, EventKind.RUN_PAUSED)
+    await database_sync_to_async(happen)(run, EventKind.RUN_PAUSED)
     message = await until(listener, "update")
     assert quiet["seq"] + 1 == message["seq"] == run.event_seq + 1
     assert "paused" in message["fragments"]["state"]
@@ -204,12 +152,16 @@ async def test_what_a_listener_sends_changes_nothing(run: Run, listen: Listen) -
 
 
 async def test_the_counts_of_the_menu_and_of_the_decisions_follow_the_feed(run: Run, listen: Listen) -> None:
-    dispatched = run.dispatched
+    executions, decisions = await database_sync_to_async(_counts)(run)
     listener = await listen(run.pk, since=run.event_seq)
-    await database_sync_to_async(_happen)(run, EventKind.GROUP_DISPATCHED)
-    assert (await until(listener, "update"))["fragments"]["num_executions"] == str(dispatched + 3)
-    await database_sync_to_async(_happen)(run, EventKind.DECISION_MADE)
-    assert (await until(listener, "update"))["fragments"]["num_decisions"] == "9,000"
+    await database_sync_to_async(happen)(run, EventKind.GROUP_DISPATCHED)
+    assert (await until(listener, "update"))["fragments"]["num_executions"] == str(executions + 3)
+    await database_sync_to_async(happen)(run, EventKind.DECISION_MADE)
+    assert (await until(listener, "update"))["fragments"]["num_decisions"] == str(decisions + 1)
+
+
+def _counts(run: Run) -> tuple[int, int]:
+    return Execution.objects.filter(run=run).count(), Decision.objects.filter(run=run).count()
 
 
 async def test_a_listener_who_leaves_the_project_hears_nothing_more(run: Run, listen: Listen, cookie: str) -> None:

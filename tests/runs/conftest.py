@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,9 +90,9 @@ class Gyre:
         return "\n".join(f"== {file.name}\n{file.read_text(errors='replace')[-1500:]}" for file in files)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def gyre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gyre]:
-    """Queues all RUNS, starts Gyre, and stops it at the end of the session."""
+    """Queues all RUNS, starts Gyre, and stops it after the last test of this folder."""
     home = tmp_path_factory.mktemp("runs", numbered=True)
     servers = ("DATABASE_URL", "REDIS_URL", "GYRE_PG_PORT", "GYRE_VALKEY_PORT")
     variables = {name: value for name, value in os.environ.items() if name not in servers} | {
@@ -99,25 +100,25 @@ def gyre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gyre]:
         "GYRE_WEB_PORT": str(ports.free_port()),
         "GYRE_PROXY_PORT": str(ports.free_port()),
     }
-    with pytest.MonkeyPatch.context() as patch:
-        for name in servers:
-            patch.delenv(name, raising=False)
-        patch.setenv("GYRE_HOME", str(home))
-        with embedded.servers(home) as urls:
-            running = Gyre(home, variables, database=urls.database)
-            migrated = running.manage("migrate", "-v0")
-            assert migrated.returncode == 0, migrated.stderr
-            running.ids = {name: _launch(running, *RUNS[name]) for name in RUNS}
-            with (home / "up.log").open("w") as log:
-                running.process = subprocess.Popen(
-                    [sys.executable, "-m", "gyreweb.supervisor", "up"],
-                    cwd=env.REPO_ROOT, env=variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log, text=True,
-                )  # fmt: skip
-            try:
-                yield running
-            finally:
-                running.process.terminate()
-                running.process.wait(timeout=60)
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:  # other tests of this process keep their servers
+            for name in servers:
+                patch.delenv(name, raising=False)
+            urls = stack.enter_context(embedded.servers(home))
+        running = Gyre(home, variables, database=urls.database)
+        migrated = running.manage("migrate", "-v0")
+        assert migrated.returncode == 0, migrated.stderr
+        running.ids = {name: _launch(running, *RUNS[name]) for name in RUNS}
+        with (home / "up.log").open("w") as log:
+            running.process = subprocess.Popen(
+                [sys.executable, "-m", "gyreweb.supervisor", "up"],
+                cwd=env.REPO_ROOT, env=variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log, text=True,
+            )  # fmt: skip
+        try:
+            yield running
+        finally:
+            running.process.terminate()
+            running.process.wait(timeout=60)
 
 
 def _launch(gyre: Gyre, preset: str, settings: dict[str, Any]) -> int:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_GET
 
 from agents.web import access
 from agents.web import runs as run_queries
@@ -62,4 +63,11 @@ def runs(request: HttpRequest) -> HttpResponse:
         "sorts": list(run_queries.SORTS),
         "max_rows": MAX_ROWS,
     }
-    return show(request, "pages/runs.html", context)
+    return show(request, "pages/_runs_update.html" if request.headers.get("HX-Request") else "pages/runs.html", context)
+
+
+@page
+@require_GET
+def num_live(request: HttpRequest) -> HttpResponse:
+    """How many runs go on, beside the name of their page."""
+    return show(request, "_num_live.html", {})
