@@ -18,6 +18,7 @@ import django
 import hypothesis
 import psycopg
 import pytest
+from django.conf import settings
 from psycopg import sql
 from xdist.remote import Producer
 
@@ -67,6 +68,8 @@ def _servers(resources: ExitStack) -> tuple[str, str]:
 
 
 def _enter_environment(with_servers: bool) -> None:
+    if settings.configured:
+        raise pytest.UsageError("Django's settings name other servers already: unset DJANGO_SETTINGS_MODULE")
     resources = ExitStack()
     atexit.register(resources.close)
     home = _folder(resources, "gyre-test-")
@@ -94,14 +97,18 @@ def pytest_plugin_registered(plugin: object) -> None:
         _enter_environment(with_servers=not tiers.needs_no_servers(plugin))
         django.setup()
         _make_django_quick()
-        if side_by_side.deals_out(plugin):
-            # Whom this process starts would load Django's settings at once, and so before it has its own environment.
-            del os.environ["DJANGO_SETTINGS_MODULE"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
     for tier, meaning in tiers.TIERS.items():
         config.addinivalue_line("markers", f"{tier}: {meaning}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Before others are started: they would load Django's settings at once, and so before their own environment."""
+    if side_by_side.deals_out(session.config):
+        del os.environ["DJANGO_SETTINGS_MODULE"]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -150,8 +157,6 @@ hypothesis.settings.load_profile("gyre")
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings() -> None:
     """The test database is the one in DATABASE_URL, not `test_` + its name."""
-    from django.conf import settings
-
     settings.DATABASES["default"].setdefault("TEST", {})["NAME"] = DATABASE
 
 
